@@ -1,0 +1,371 @@
+//! Shape, strides and offset of a tensor: views and broadcasting as pure arithmetic.
+//!
+//! Lengths, strides and offsets count *elements*. A dimension of a broadcast view has stride 0.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::error::{Error, Result};
+
+/// The most dimensions a tensor can have.
+pub const MAX_RANK: usize = 8;
+
+/// A short list of dimension lengths or strides, held inline.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Dims {
+    len: u8,
+    items: [usize; MAX_RANK],
+}
+
+impl Dims {
+    /// A list from a slice of at most [`MAX_RANK`] entries; `None` where there are more.
+    pub fn from_slice(items: &[usize]) -> Option<Dims> {
+        let mut dims = Dims { len: u8::try_from(items.len()).ok()?, items: [0; MAX_RANK] };
+        dims.items.get_mut(..items.len())?.copy_from_slice(items);
+        Some(dims)
+    }
+
+    fn filled(len: usize, value: usize) -> Dims {
+        let mut dims = Dims { len: len as u8, items: [0; MAX_RANK] };
+        dims.items[..len].fill(value);
+        dims
+    }
+}
+
+impl Deref for Dims {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.items[..self.len as usize]
+    }
+}
+
+impl std::ops::DerefMut for Dims {
+    fn deref_mut(&mut self) -> &mut [usize] {
+        &mut self.items[..self.len as usize]
+    }
+}
+
+impl fmt::Debug for Dims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Where the elements of a tensor lie in its storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    shape: Dims,
+    strides: Dims,
+    offset: usize,
+}
+
+impl Layout {
+    /// Row-major layout of `shape` from the start of a storage.
+    pub fn contiguous(op: &'static str, shape: &[usize]) -> Result<Layout> {
+        let dims = Dims::from_slice(shape).ok_or_else(|| {
+            Error::shape(
+                op,
+                format!("shape {shape:?} has {} dimensions", shape.len()),
+                format!("use at most {MAX_RANK} dimensions"),
+            )
+        })?;
+        let fits =
+            shape.iter().try_fold(1usize, |len, dim| len.checked_mul(*dim)).is_some_and(|len| len <= isize::MAX as usize / 8);
+        if !fits && !shape.contains(&0) {
+            return Err(Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape"));
+        }
+        Ok(Layout { shape: dims, strides: row_major(&dims), offset: 0 })
+    }
+
+    /// A layout with the given strides; the caller vouches that it stays inside its storage.
+    pub fn strided(shape: Dims, strides: Dims, offset: usize) -> Layout {
+        debug_assert_eq!(shape.len(), strides.len());
+        Layout { shape, strides, offset }
+    }
+
+    /// Length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Distance between neighbours of each dimension, in elements.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// Position of the first element in the storage, in elements.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// True when there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// True when the elements lie in row-major order without gaps (from `offset` on).
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (len, stride) in self.shape.iter().zip(self.strides.iter()).rev() {
+            if *len != 1 && *stride != expected {
+                return self.is_empty();
+            }
+            expected *= len;
+        }
+        true
+    }
+
+    /// True when two indices can name the same element (a broadcast dimension longer than 1).
+    pub fn is_expanded(&self) -> bool {
+        self.shape.iter().zip(self.strides.iter()).any(|(len, stride)| *len > 1 && *stride == 0)
+    }
+
+    /// One past the largest element position that the layout touches; 0 when it is empty.
+    pub fn end(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        self.offset + self.shape.iter().zip(self.strides.iter()).map(|(len, stride)| (len - 1) * stride).sum::<usize>() + 1
+    }
+
+    /// Dimension `dim` counted from the front, or from the back where it is negative.
+    pub fn dim(&self, op: &'static str, dim: isize) -> Result<usize> {
+        resolve_dim(op, dim, self.rank())
+    }
+
+    /// Swaps two dimensions.
+    pub fn transpose(&self, a: usize, b: usize) -> Layout {
+        let mut out = *self;
+        out.shape.swap(a, b);
+        out.strides.swap(a, b);
+        out
+    }
+
+    /// Reorders the dimensions: dimension `i` of the result is dimension `order[i]` of this layout.
+    pub fn permute(&self, order: &[usize]) -> Result<Layout> {
+        let mut seen = [false; MAX_RANK];
+        let valid =
+            order.len() == self.rank() && order.iter().all(|dim| *dim < self.rank() && !std::mem::replace(&mut seen[*dim], true));
+        if !valid {
+            return Err(Error::shape(
+                "permute",
+                format!("order {order:?} does not fit shape {:?}", self.shape),
+                format!("name each of the dimensions 0..{} once", self.rank()),
+            ));
+        }
+        let mut out = *self;
+        for (to, from) in order.iter().enumerate() {
+            out.shape[to] = self.shape[*from];
+            out.strides[to] = self.strides[*from];
+        }
+        Ok(out)
+    }
+
+    /// Keeps the `len` entries of dimension `dim` from `start` on.
+    pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Layout> {
+        if start.checked_add(len).is_none_or(|end| end > self.shape[dim]) {
+            return Err(Error::shape(
+                "narrow",
+                format!("range {start}..{} of dimension {dim} does not fit shape {:?}", start.saturating_add(len), self.shape),
+                format!("use a range inside 0..{}", self.shape[dim]),
+            ));
+        }
+        let mut out = *self;
+        out.shape[dim] = len;
+        out.offset += start * self.strides[dim];
+        Ok(out)
+    }
+
+    /// Repeats dimensions of length 1 (and adds dimensions in front) until the shape is `shape`.
+    pub fn broadcast_to(&self, op: &'static str, shape: &[usize]) -> Result<Layout> {
+        let refuse = || {
+            Error::shape(
+                op,
+                format!("shape {:?} cannot be expanded to {shape:?}", self.shape),
+                "align the shapes at their last dimension; each length must be equal or 1",
+            )
+        };
+        let target = Dims::from_slice(shape).ok_or_else(refuse)?;
+        let added = shape.len().checked_sub(self.rank()).ok_or_else(refuse)?;
+        let mut strides = Dims::filled(shape.len(), 0);
+        for i in 0..self.rank() {
+            if self.shape[i] == shape[added + i] {
+                strides[added + i] = self.strides[i];
+            } else if self.shape[i] != 1 {
+                return Err(refuse());
+            }
+        }
+        Ok(Layout { shape: target, strides, offset: self.offset })
+    }
+
+    /// The same elements in another shape without a copy; `None` where only a copy can do that.
+    pub fn reshape(&self, shape: &[usize]) -> Option<Layout> {
+        let target = Dims::from_slice(shape)?;
+        if shape.iter().product::<usize>() != self.len() {
+            return None;
+        }
+        if self.is_contiguous() {
+            return Some(Layout { shape: target, strides: row_major(&target), offset: self.offset });
+        }
+        // Walk both shapes from the left, matching groups of dimensions with the same number of elements.
+        let old: Vec<(usize, usize)> =
+            self.shape.iter().copied().zip(self.strides.iter().copied()).filter(|(len, _)| *len != 1).collect();
+        let mut strides = Dims::filled(shape.len(), 0);
+        let (mut i, mut j) = (0, 0);
+        while i < old.len() && j < shape.len() {
+            let (mut have, mut want) = (old[i].0, shape[j]);
+            let (first_i, first_j) = (i, j);
+            i += 1;
+            j += 1;
+            while have != want {
+                if have < want {
+                    have *= old.get(i)?.0;
+                    i += 1;
+                } else {
+                    want *= *shape.get(j)?;
+                    j += 1;
+                }
+            }
+            if (first_i..i - 1).any(|k| old[k].1 != old[k + 1].1 * old[k + 1].0) {
+                return None;
+            }
+            let mut stride = old[i - 1].1;
+            for k in (first_j..j).rev() {
+                strides[k] = stride;
+                stride *= shape[k];
+            }
+        }
+        // What is left over has length 1: any stride does.
+        for k in j..shape.len() {
+            strides[k] = 1;
+        }
+        Some(Layout { shape: target, strides, offset: self.offset })
+    }
+
+    /// Removes dimension `dim`, at position `index`.
+    pub fn select(&self, dim: usize, index: usize) -> Result<Layout> {
+        let narrowed = self.narrow(dim, index, 1)?;
+        Ok(narrowed.without(dim))
+    }
+
+    /// Removes dimension `dim`, whose length is 1.
+    pub fn without(&self, dim: usize) -> Layout {
+        let drop = |dims: &Dims| {
+            let mut out = Dims { len: dims.len - 1, items: [0; MAX_RANK] };
+            let kept = dims.iter().enumerate().filter(|(i, _)| *i != dim);
+            for (to, (_, item)) in kept.enumerate() {
+                out.items[to] = *item;
+            }
+            out
+        };
+        Layout { shape: drop(&self.shape), strides: drop(&self.strides), offset: self.offset }
+    }
+
+    /// Adds a dimension of length 1 before position `dim` (at most [`MAX_RANK`] in all).
+    pub fn unsqueeze(&self, dim: usize) -> Option<Layout> {
+        let stride = if dim < self.rank() { self.shape[dim] * self.strides[dim] } else { 1 };
+        let insert = |dims: &Dims, item: usize| {
+            let mut items: smallvec::SmallVec<[usize; MAX_RANK + 1]> = dims.iter().copied().collect();
+            items.insert(dim, item);
+            Dims::from_slice(&items)
+        };
+        Some(Layout { shape: insert(&self.shape, 1)?, strides: insert(&self.strides, stride)?, offset: self.offset })
+    }
+}
+
+/// Row-major strides of `shape`.
+pub fn row_major(shape: &Dims) -> Dims {
+    let mut strides = *shape;
+    let mut stride = 1usize;
+    for i in (0..shape.len()).rev() {
+        strides[i] = stride;
+        stride = stride.saturating_mul(shape[i].max(1));
+    }
+    strides
+}
+
+/// The shape that both shapes can be expanded to (NumPy's and PyTorch's rule).
+pub fn broadcast_shapes(op: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
+    let rank = a.len().max(b.len());
+    let mut out = Dims::filled(rank.min(MAX_RANK), 1);
+    for i in 0..rank {
+        let from_end = |shape: &[usize]| shape.len().checked_sub(i + 1).map_or(1, |at| shape[at]);
+        let (x, y) = (from_end(a), from_end(b));
+        out[rank - 1 - i] = match (x, y) {
+            (x, y) if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
+            _ => {
+                return Err(Error::shape(
+                    op,
+                    format!("shapes {a:?} and {b:?} do not broadcast"),
+                    "align the shapes at their last dimension; each pair of lengths must be equal or one of them 1",
+                ));
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Dimension `dim` of `rank`, counted from the back where it is negative.
+pub fn resolve_dim(op: &'static str, dim: isize, rank: usize) -> Result<usize> {
+    let resolved = if dim < 0 { dim + rank as isize } else { dim };
+    if (0..rank.max(1) as isize).contains(&resolved) {
+        return Ok(resolved as usize);
+    }
+    Err(Error::argument(
+        op,
+        format!("dimension {dim} does not exist in a tensor of {rank} dimensions"),
+        format!("use a dimension from -{rank} to {}", rank.max(1) - 1),
+    ))
+}
+
+/// Operands of one element-wise kernel with neighbouring dimensions merged wherever every operand allows it.
+///
+/// All layouts must have the same shape. Dimensions of length 1 vanish. The result has at least one dimension.
+pub fn collapse<const N: usize>(layouts: [&Layout; N]) -> Collapsed<N> {
+    let shape = layouts[0].shape;
+    let mut out = Collapsed { shape: Dims::default(), strides: [Dims::default(); N] };
+    for i in 0..shape.len() {
+        if shape[i] == 1 {
+            continue;
+        }
+        let last = out.shape.len();
+        let merges = last > 0 && (0..N).all(|n| out.strides[n][last - 1] == layouts[n].strides[i] * shape[i]);
+        if merges {
+            out.shape[last - 1] *= shape[i];
+        } else {
+            out.shape.len += 1;
+            out.shape[last] = shape[i];
+        }
+        for n in 0..N {
+            out.strides[n].len = out.shape.len;
+            let at = out.shape.len() - 1;
+            out.strides[n][at] = layouts[n].strides[i];
+        }
+    }
+    if out.shape.is_empty() {
+        out.shape = Dims::filled(1, 1);
+        out.strides = [Dims::filled(1, 1); N];
+    }
+    out
+}
+
+/// What [`collapse`] found: one shape, and the strides of each operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collapsed<const N: usize> {
+    /// Lengths after merging.
+    pub shape: Dims,
+    /// Strides of each operand after merging, in elements.
+    pub strides: [Dims; N],
+}
