@@ -1,12 +1,10 @@
-//! kernel (placeholder: branch `kern` brings the catalogue)
-/// A row of the catalogue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KernelId(pub u16);
-/// Which kernel variants suit a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceClass {
-    /// True for drivers that run on the CPU.
-    pub cpu: bool,
-    /// Fixed subgroup size, 0 where there are none.
-    pub subgroup: u32,
-}
+//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]) and its size ([`grid`]).
+
+pub mod catalog;
+pub mod grid;
+pub mod params;
+pub mod source;
+
+pub use catalog::{CONTIGUOUS, Class, Form, Kernel, KernelId, Role, STRIDED, STRIDED_VEC4, Sharing};
+pub use params::Params;
+pub use source::ParamPath;
