@@ -1,7 +1,6 @@
 //! Records of blocks and segments, in arenas with `u32` links.
 
 use super::policy::{Category, Tag};
-use super::size_class::Group;
 use crate::ids::FenceSet;
 
 /// "No neighbour".
@@ -62,12 +61,13 @@ pub(super) enum SegmentState {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub state: SegmentState,
-    pub group: Group,
     pub size: u64,
     /// The block at offset 0.
     pub first: u32,
     /// Lent blocks in it.
     pub lent: u32,
+    /// Nothing of it was lent yet: whoever bought it is about to ask, so the ladder of others must not release it.
+    pub fresh: bool,
     /// The last use of any byte of it, per stream. Only grows: it decides when the memory is really given back.
     pub uses: FenceSet,
 }
@@ -109,6 +109,10 @@ impl<T> Arena<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().enumerate().map(|(slot, record)| (slot as u32, record))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut()
     }
 
     /// Number of slots that hold a record.

@@ -57,7 +57,7 @@ const SHORT_BACKLOG: u64 = 32;
 /// So many blocks of another stream are looked at in one search: a bound on its time.
 const LOOK: usize = 32;
 
-/// All free blocks of one size group.
+/// All free blocks of a pool.
 #[derive(Debug, Default)]
 pub(super) struct FreeList {
     nobody: BTreeSet<Key>,

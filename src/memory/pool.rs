@@ -4,7 +4,7 @@ use super::block::{Arena, Block, BlockState, NONE, Segment, SegmentState};
 use super::free_list::{Effort, FreeList, Key, needs_edge};
 use super::policy::{Caching, Category, Config, Request, Rung, Tag};
 use super::report::{Holder, OomCause, OomReport};
-use super::size_class::{Group, round_up, segment_size};
+use super::size_class::{round_up, segment_size};
 use super::stats::{Breakdown, Stats};
 use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
 
@@ -25,7 +25,6 @@ pub struct Place {
 pub struct SegmentRequest {
     /// Bytes to buy.
     pub size: u64,
-    pub(super) group: Group,
 }
 
 /// What the caller of [`Pool::alloc`] must do.
@@ -57,8 +56,8 @@ pub struct Pool {
     pub(super) config: Config,
     pub(super) blocks: Arena<Block>,
     pub(super) segments: Arena<Segment>,
-    /// Free blocks of open segments, per [`Group`].
-    pub(super) free: [FreeList; 2],
+    /// Free blocks of open segments.
+    pub(super) free: FreeList,
     /// Segments in state `Marked`.
     pub(super) marked: Vec<u32>,
     /// Segments in state `Retiring`.
@@ -78,7 +77,7 @@ impl Pool {
             config,
             blocks: Arena::new(),
             segments: Arena::new(),
-            free: [FreeList::default(), FreeList::default()],
+            free: FreeList::default(),
             marked: Vec::new(),
             retiring: Vec::new(),
             pending: 0,
@@ -93,14 +92,13 @@ impl Pool {
     /// driver refuses); a free block with any edge; once per request, completion of all work; out of memory.
     pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
         let size = round_up(request.bytes.max(1), self.config.alignment);
-        let group = Group::of(size);
-        if let Some(key) = self.search(group, size, Effort::ShortBacklog, request, horizons) {
-            return self.lend(group, key, size, request, horizons);
+        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+            return self.lend(key, size, request, horizons);
         }
         self.reap(horizons);
         if self.config.caching == Caching::Pooled && self.unmark_fitting(size) {
-            if let Some(key) = self.search(group, size, Effort::ShortBacklog, request, horizons) {
-                return self.lend(group, key, size, request, horizons);
+            if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+                return self.lend(key, size, request, horizons);
             }
         }
         let hopeless = if size > self.config.max_segment {
@@ -113,13 +111,11 @@ impl Pool {
         if hopeless.is_none() {
             if let Some(bytes) = self.plan_purchase(size, request, horizons) {
                 self.pending += bytes;
-                return Answer::NeedSegment(SegmentRequest { size: bytes, group });
+                return Answer::NeedSegment(SegmentRequest { size: bytes });
             }
         }
-        for group in [group, group.other()] {
-            if let Some(key) = self.search(group, size, Effort::AnyBacklog, request, horizons) {
-                return self.lend(group, key, size, request, horizons);
-            }
+        if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
+            return self.lend(key, size, request, horizons);
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, request);
@@ -128,7 +124,7 @@ impl Pool {
             request.waited = true;
             request.rung = Rung::Exact;
             self.stats.num_alloc_retries += 1;
-            self.empty_cache();
+            self.mark_idle();
             return Answer::NeedCompletion;
         }
         let cause = match request.rung {
@@ -191,14 +187,8 @@ impl Pool {
         self.stats.reserved_bytes.add(size);
         self.stats.num_device_alloc += 1;
         self.breakdown.cached += size;
-        let segment = self.segments.insert(Segment {
-            state: SegmentState::Open,
-            group: request.group,
-            size,
-            first: NONE,
-            lent: 0,
-            uses: FenceSet::new(),
-        });
+        let segment =
+            self.segments.insert(Segment { state: SegmentState::Open, size, first: NONE, lent: 0, uses: FenceSet::new() });
         let block = self.blocks.insert(Block::free(segment, 0, size));
         self.segments[segment].first = block;
         self.list(block);
@@ -239,6 +229,13 @@ impl Pool {
 
     /// Marks every idle segment for release; `poll_release` hands them out.
     pub fn empty_cache(&mut self) {
+        for segment in self.segments.iter_mut() {
+            segment.fresh = false;
+        }
+        self.mark_idle();
+    }
+
+    fn mark_idle(&mut self) {
         for segment in self.idle_segments() {
             self.mark(segment);
         }
@@ -330,17 +327,17 @@ impl Pool {
         all
     }
 
-    fn search(&self, group: Group, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+    fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
         let uses_of = |block| &self.blocks[block].uses;
-        let found = self.free[group as usize].search(request.stream, size, effort, uses_of, horizons);
+        let found = self.free.search(request.stream, size, effort, uses_of, horizons);
         // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
         found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
     }
 
     /// Lends the front of a free block; what is left stays free.
-    fn lend(&mut self, group: Group, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+    fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
         let at = key.block;
-        self.free[group as usize].remove(key, &self.blocks[at].uses);
+        self.free.remove(key, &self.blocks[at].uses);
         if key.size > size && self.config.caching == Caching::Pooled {
             self.split(at, size);
         }
@@ -353,6 +350,7 @@ impl Pool {
         after.retain(|fence| needs_edge(fence, request.stream, horizons));
 
         self.segments[segment].lent += 1;
+        self.segments[segment].fresh = false;
         self.stats.order_edges += after.len() as u64;
         self.stats.allocation.add(1);
         self.stats.allocated_bytes.add(size);
@@ -405,18 +403,17 @@ impl Pool {
     }
 
     fn list(&mut self, at: u32) {
-        let group = self.segments[self.blocks[at].segment].group;
-        self.free[group as usize].insert(self.key(at), &self.blocks[at].uses);
+        self.free.insert(self.key(at), &self.blocks[at].uses);
     }
 
     fn unlist(&mut self, at: u32) {
-        let group = self.segments[self.blocks[at].segment].group;
-        self.free[group as usize].remove(self.key(at), &self.blocks[at].uses);
+        self.free.remove(self.key(at), &self.blocks[at].uses);
     }
 
-    /// Open segments without a lent block, the largest last.
+    /// Open segments without a lent block, the largest last; not those that their buyers have not come for.
     fn idle_segments(&self) -> Vec<u32> {
-        let idle = self.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.lent == 0);
+        let is_idle = |segment: &Segment| segment.state == SegmentState::Open && segment.lent == 0 && !segment.fresh;
+        let idle = self.segments.iter().filter(|(_, segment)| is_idle(segment));
         let mut idle: Vec<u32> = idle.map(|(at, _)| at).collect();
         idle.sort_by_key(|at| self.segments[*at].size);
         idle
@@ -435,10 +432,7 @@ impl Pool {
 
     /// Takes the smallest marked segment that fits `size` back into use. False when there is none.
     fn unmark_fitting(&mut self, size: u64) -> bool {
-        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| {
-            let segment = &self.segments[**segment];
-            segment.size >= size && segment.group == Group::of(size)
-        });
+        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| self.segments[**segment].size >= size);
         let Some((at, _)) = fitting.min_by_key(|(_, segment)| (self.segments[**segment].size, **segment)) else { return false };
         let segment = self.marked.swap_remove(at);
         self.segments[segment].state = SegmentState::Open;
@@ -477,34 +471,35 @@ impl Pool {
         }
     }
 
-    /// Bytes to buy next for a block of `size` bytes, with idle segments marked for release where the limit wants it.
+    /// Bytes to buy next for a block of `size` bytes.
+    ///
+    /// Before `reserved` passes its limit or its peak so far, idle segments (none of them fits) are marked for release, as
+    /// far as they can be given back without waiting. A program in its steady state is below its peak and buys nothing.
     fn plan_purchase(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
         let grown = match (self.config.caching, request.rung) {
             (_, Rung::Refused) => return None,
             (Caching::Pooled, Rung::Grown) => {
-                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment) & !(self.config.alignment - 1)
+                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment, self.config.alignment)
             }
             _ => size,
         };
-        let held = self.stats.reserved_bytes.current.saturating_add(self.pending);
+        let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
+        let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
+        let held = (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving);
+        let over_limit = (held + size).saturating_sub(self.config.limit);
+        let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
+        let released = match over_limit.max(over_peak) {
+            0 => 0,
+            over => self.release_idle(over, horizons),
+        };
+        let held = held - released;
         let room = self.config.limit.saturating_sub(held);
-        if grown.max(size) <= room {
-            return Some(grown.max(size));
-        }
-        if size <= room {
-            return Some(size);
-        }
-        // What is over: reserved, minus what goes back without waiting, must leave `size` bytes.
-        let over = held.saturating_add(size) - self.config.limit;
-        let on_its_way: u64 =
-            self.marked.iter().filter(|at| self.has_completed(**at, horizons)).map(|at| self.segments[*at].size).sum();
-        let idle = self.idle_segments().into_iter().filter(|at| self.has_completed(*at, horizons));
-        let idle: u64 = idle.map(|at| self.segments[at].size).sum();
-        if on_its_way.saturating_add(idle) < over {
-            return None;
-        }
-        self.release_idle(over.saturating_sub(on_its_way), horizons);
-        Some(size)
+        let wanted = match released {
+            0 => grown,
+            // What was given back may be bought again, but not more on top of the block.
+            _ => grown.min(self.stats.reserved_bytes.peak.saturating_sub(held)).max(size),
+        };
+        [wanted, size].into_iter().find(|bytes| *bytes <= room)
     }
 
     /// Marks idle segments that can be given back without waiting, the largest first, until `bytes` are reached.
@@ -537,7 +532,7 @@ impl Pool {
             allocated: self.stats.allocated_bytes.current,
             reserved: self.stats.reserved_bytes.current,
             pending: self.pending,
-            largest_free: self.free.iter().map(FreeList::largest).max().unwrap_or(0),
+            largest_free: self.free.largest(),
             breakdown: self.breakdown,
             holders: self.largest_holders(5),
         }))
