@@ -1,0 +1,31 @@
+// Element-wise over contiguous operands: `apply` on `vec4`s, each invocation `rounds` of them, WG apart.
+// `position` is in vec4s; the last one may be cut short by `len`, and then only its own elements are written.
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let first = flat_group(group, groups) * WG * p.rounds + lane;
+    for (var round = 0u; round < p.rounds; round++) {
+        let i = first + round * WG;
+        if i * 4u >= p.len {
+            break;
+        }
+        let at = p.offsets + i;
+        let value = apply(at, bitcast<elem>(p.s), bitcast<elem>(p.t));
+        let left = p.len - i * 4u;
+        if left >= 4u {
+            out[at.w] = value;
+        } else {
+            out[at.w].x = value.x;
+            if left > 1u {
+                out[at.w].y = value.y;
+            }
+            if left > 2u {
+                out[at.w].z = value.z;
+            }
+        }
+    }
+}
