@@ -124,7 +124,9 @@ impl KernelId {
 
     /// Every shader of the catalogue.
     pub fn all() -> impl Iterator<Item = KernelId> {
-        Kernel::ALL.iter().flat_map(|kernel| (0..kernel.row().forms.len()).map(|form| KernelId { kernel: *kernel, form: form as u8 }))
+        Kernel::ALL
+            .iter()
+            .flat_map(|kernel| (0..kernel.row().forms.len()).map(|form| KernelId { kernel: *kernel, form: form as u8 }))
     }
 }
 

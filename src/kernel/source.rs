@@ -163,9 +163,11 @@ fn expected(row: &Row) -> &'static str {
 }
 
 fn file(op: &'static str, name: &str) -> Result<&'static str> {
-    FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).ok_or_else(|| {
-        Error::argument(op, format!("there is no shader file {name}.wgsl"), "list it in kernel::source::FILES")
-    })
+    FILES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text)
+        .ok_or_else(|| Error::argument(op, format!("there is no shader file {name}.wgsl"), "list it in kernel::source::FILES"))
 }
 
 macro_rules! files {

@@ -187,8 +187,14 @@ impl Pool {
         self.stats.reserved_bytes.add(size);
         self.stats.num_device_alloc += 1;
         self.breakdown.cached += size;
-        let segment =
-            self.segments.insert(Segment { state: SegmentState::Open, size, first: NONE, lent: 0, uses: FenceSet::new() });
+        let segment = self.segments.insert(Segment {
+            state: SegmentState::Open,
+            size,
+            first: NONE,
+            lent: 0,
+            fresh: true,
+            uses: FenceSet::new(),
+        });
         let block = self.blocks.insert(Block::free(segment, 0, size));
         self.segments[segment].first = block;
         self.list(block);
