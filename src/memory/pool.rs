@@ -1,7 +1,8 @@
 //! The state machine: commands and reports in, answers out.
 
 use super::block::{Arena, Block, BlockState, NONE, Segment, SegmentState};
-use super::free_list::{Effort, FreeList, Key, needs_edge};
+use super::free_list::{Effort, FreeList, Home, needs_edge};
+use super::free_tree::Key;
 use super::policy::{Caching, Category, Config, Request, Rung, Tag};
 use super::report::{Holder, OomCause, OomReport};
 use super::size_class::{round_up, segment_size};
@@ -139,7 +140,7 @@ impl Pool {
     ///
     /// Without any (it was never used) it keeps the uses it was lent with.
     pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
-        let BlockId(mut at) = block;
+        let BlockId(at) = block;
         if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
             debug_assert!(false, "{block:?} is freed but not lent");
             return;
@@ -153,7 +154,7 @@ impl Pool {
             record.uses = last_uses;
         }
         self.segments[segment].uses.merge(&self.blocks[at].uses);
-        self.blocks[at].uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
+        self.forget_submitted(at, horizons);
 
         self.stats.allocation.sub(1);
         self.stats.allocated_bytes.sub(size);
@@ -163,17 +164,7 @@ impl Pool {
         self.breakdown.cached += size;
         self.segments[segment].lent -= 1;
 
-        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
-        if self.is_free(next) {
-            self.unlist(next);
-            self.absorb_next(at, horizons);
-        }
-        if self.is_free(prev) {
-            self.unlist(prev);
-            self.absorb_next(prev, horizons);
-            at = prev;
-        }
-        self.list(at);
+        self.merge_and_list(at, horizons);
         if self.config.caching == Caching::Unpooled {
             self.mark(segment);
         }
@@ -342,18 +333,18 @@ impl Pool {
 
     /// Lends the front of a free block; what is left stays free.
     fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
-        let at = key.block;
-        self.free.remove(key, &self.blocks[at].uses);
-        if key.size > size && self.config.caching == Caching::Pooled {
-            self.split(at, size);
-        }
+        let at = if key.size > size && self.config.caching == Caching::Pooled {
+            self.split(key, size)
+        } else {
+            self.unlist(key.block);
+            key.block
+        };
         let record = &mut self.blocks[at];
         record.state = BlockState::Lent;
         record.requested = request.bytes;
         record.tag = request.tag;
         let (segment, offset, size) = (record.segment, record.offset, record.size);
-        let mut after = record.uses.clone();
-        after.retain(|fence| needs_edge(fence, request.stream, horizons));
+        let after: FenceSet = record.uses.iter().filter(|fence| needs_edge(*fence, request.stream, horizons)).collect();
 
         self.segments[segment].lent += 1;
         self.segments[segment].fresh = false;
@@ -367,35 +358,80 @@ impl Pool {
         Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
     }
 
-    /// Cuts a block that is in no list after `size` bytes and lists the rest.
-    fn split(&mut self, at: u32, size: u64) {
-        let front = &self.blocks[at];
-        let mut rest = Block::free(front.segment, front.offset + size, front.size - size);
-        (rest.prev, rest.next, rest.uses) = (at, front.next, front.uses.clone());
-        let after = rest.next;
-        let rest = self.blocks.insert(rest);
-        self.blocks[at].size = size;
-        self.blocks[at].next = rest;
-        if after != NONE {
-            self.blocks[after].prev = rest;
+    /// Cuts `size` bytes off the front of a free block, as a block that is in no list.
+    fn split(&mut self, key: Key, size: u64) -> u32 {
+        let rest = &self.blocks[key.block];
+        let (segment, offset, prev) = (rest.segment, rest.offset, rest.prev);
+        let mut front = Block::free(segment, offset, size);
+        (front.prev, front.next) = (prev, key.block);
+        if !rest.uses.is_empty() {
+            front.uses = rest.uses.clone();
         }
-        self.list(rest);
+        let home = Home::of(&rest.uses);
+        let front = self.blocks.insert(front);
+        let rest = &mut self.blocks[key.block];
+        rest.prev = front;
+        rest.offset += size;
+        rest.size -= size;
+        self.link(segment, prev, front);
+        self.free.rekey(key, home, self.key(key.block), home);
+        front
     }
 
-    /// Joins a block with its right neighbour; neither is in a list.
-    fn absorb_next(&mut self, at: u32, horizons: &impl Horizons) {
-        let next = self.blocks[at].next;
-        let gone = &mut self.blocks[next];
-        gone.state = BlockState::Vacant;
-        let (size, after, uses) = (gone.size, gone.next, std::mem::take(&mut gone.uses));
-        self.blocks.release(next);
-        let block = &mut self.blocks[at];
+    /// Lists a block that has become free, as one with its free neighbours. The neighbour's record takes it in: a rest that
+    /// shrinks and grows again keeps its place in the order.
+    fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
+        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
+        let keep = match (self.is_free(prev), self.is_free(next)) {
+            (false, false) => return self.list(at),
+            (true, false) => prev,
+            (_, true) => next,
+        };
+        let (old, from) = (self.key(keep), Home::of(&self.blocks[keep].uses));
+        self.absorb(keep, at);
+        if keep == next && self.is_free(prev) {
+            self.unlist(prev);
+            self.absorb(keep, prev);
+        }
+        self.forget_submitted(keep, horizons);
+        self.free.rekey(old, from, self.key(keep), Home::of(&self.blocks[keep].uses));
+    }
+
+    /// Joins two neighbours into the record of `keep`; `gone` is in no list.
+    fn absorb(&mut self, keep: u32, gone: u32) {
+        let record = &mut self.blocks[gone];
+        record.state = BlockState::Vacant;
+        let uses = std::mem::take(&mut record.uses);
+        let (segment, offset, size, prev, next) = (record.segment, record.offset, record.size, record.prev, record.next);
+        self.blocks.release(gone);
+        let block = &mut self.blocks[keep];
         block.size += size;
-        block.next = after;
         block.uses.merge(&uses);
-        block.uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
-        if after != NONE {
-            self.blocks[after].prev = at;
+        if next == keep {
+            block.offset = offset;
+            block.prev = prev;
+            self.link(segment, prev, keep);
+        } else {
+            block.next = next;
+            if next != NONE {
+                self.blocks[next].prev = keep;
+            }
+        }
+    }
+
+    /// `block` comes after `prev` in its segment.
+    fn link(&mut self, segment: u32, prev: u32, block: u32) {
+        match prev {
+            NONE => self.segments[segment].first = block,
+            prev => self.blocks[prev].next = block,
+        }
+    }
+
+    /// Drops the uses that every later command comes after anyway.
+    fn forget_submitted(&mut self, block: u32, horizons: &impl Horizons) {
+        let uses = &mut self.blocks[block].uses;
+        if uses.iter().any(|fence| fence.number <= horizons.submitted(fence.stream)) {
+            uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
         }
     }
 
@@ -409,11 +445,11 @@ impl Pool {
     }
 
     fn list(&mut self, at: u32) {
-        self.free.insert(self.key(at), &self.blocks[at].uses);
+        self.free.insert(self.key(at), Home::of(&self.blocks[at].uses));
     }
 
     fn unlist(&mut self, at: u32) {
-        self.free.remove(self.key(at), &self.blocks[at].uses);
+        self.free.remove(self.key(at), Home::of(&self.blocks[at].uses));
     }
 
     /// Open segments without a lent block, the largest last; not those that their buyers have not come for.
