@@ -85,6 +85,7 @@ impl<T> Arena<T> {
     }
 
     /// Puts `record` into a slot and names it.
+    #[inline]
     pub(super) fn insert(&mut self, record: T) -> u32 {
         match self.vacant.pop() {
             Some(slot) => {
@@ -99,10 +100,12 @@ impl<T> Arena<T> {
     }
 
     /// The slot may be used again; its record must say that it is vacant.
+    #[inline]
     pub(super) fn release(&mut self, slot: u32) {
         self.vacant.push(slot);
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)
     }
@@ -123,12 +126,14 @@ impl<T> Arena<T> {
 
 impl<T> std::ops::Index<u32> for Arena<T> {
     type Output = T;
+    #[inline]
     fn index(&self, slot: u32) -> &T {
         &self.slots[slot as usize]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Arena<T> {
+    #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
         &mut self.slots[slot as usize]
     }

@@ -15,6 +15,7 @@ pub(super) enum Home {
 }
 
 impl Home {
+    #[inline]
     pub(super) fn of(uses: &FenceSet) -> Home {
         let mut fences = uses.iter();
         match (fences.next(), fences.next()) {
@@ -50,6 +51,7 @@ pub(super) struct FreeList {
 }
 
 impl FreeList {
+    #[inline]
     fn tree(&mut self, home: Home) -> (&mut Tree, &mut Nodes) {
         let tree = match home {
             Home::Nobody => &mut self.nobody,
@@ -73,18 +75,21 @@ impl FreeList {
     }
 
     /// Adds a block.
+    #[inline]
     pub(super) fn insert(&mut self, key: Key, home: Home) {
         let (tree, nodes) = self.tree(home);
         tree.insert(nodes, key);
     }
 
     /// Takes a block out of the tree it is in.
+    #[inline]
     pub(super) fn remove(&mut self, key: Key, home: Home) {
         let (tree, nodes) = self.tree(home);
         tree.remove(nodes, key);
     }
 
     /// The block `old`, in the tree of `from`, has become `new` and belongs to `home`.
+    #[inline]
     pub(super) fn rekey(&mut self, old: Key, from: Home, new: Key, home: Home) {
         if from == home {
             let (tree, nodes) = self.tree(home);
@@ -158,6 +163,7 @@ impl FreeList {
     }
 }
 
+#[inline]
 fn lesser(a: Option<Key>, b: Option<Key>) -> Option<Key> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

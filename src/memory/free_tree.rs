@@ -37,16 +37,19 @@ enum Link {
 pub(super) struct Nodes(Vec<Node>);
 
 impl Nodes {
+    #[inline]
     fn order(&self, block: u32) -> (u64, u32, u64) {
         let node = &self.0[block as usize];
         (node.size, node.segment, node.offset)
     }
 
+    #[inline]
     fn key(&self, block: u32) -> Key {
         let node = &self.0[block as usize];
         Key { size: node.size, segment: node.segment, offset: node.offset, block }
     }
 
+    #[inline]
     fn put(&mut self, key: Key) {
         let node = Node { size: key.size, offset: key.offset, segment: key.segment, left: NONE, right: NONE };
         let at = key.block as usize;
@@ -71,6 +74,7 @@ const STEPS: usize = 1 << STEP_BITS;
 const BINS: usize = STEPS * (64 - UNIT_BITS as usize - STEP_BITS as usize + 1);
 const WORDS: usize = BINS.div_ceil(64);
 
+#[inline]
 fn bin_of(size: u64) -> usize {
     let units = size >> UNIT_BITS;
     if units < STEPS as u64 {
@@ -100,11 +104,13 @@ impl Default for Tree {
 
 impl Tree {
     /// Number of blocks.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Adds a block that is in no tree.
+    #[inline]
     pub(super) fn insert(&mut self, nodes: &mut Nodes, key: Key) {
         nodes.put(key);
         let bin = bin_of(key.size);
@@ -115,6 +121,10 @@ impl Tree {
             self.filled_words |= 1 << (bin / 64);
             return;
         }
+        self.insert_into(nodes, bin, key);
+    }
+
+    fn insert_into(&mut self, nodes: &mut Nodes, bin: usize, key: Key) {
         let order = nodes.order(key.block);
         let mut link = Link::Root(bin);
         let mut below = self.at(nodes, link);
@@ -141,7 +151,25 @@ impl Tree {
     }
 
     /// Takes a block out; false when it is not here.
+    #[inline]
     pub(super) fn remove(&mut self, nodes: &mut Nodes, key: Key) -> bool {
+        let bin = bin_of(key.size);
+        let Node { left, right, .. } = nodes.0[key.block as usize];
+        if self.roots[bin] != key.block || left != NONE || right != NONE {
+            return self.remove_from(nodes, key);
+        }
+        // Alone in its bin.
+        self.roots[bin] = NONE;
+        self.filled[bin / 64] &= !(1 << (bin % 64));
+        if self.filled[bin / 64] == 0 {
+            self.filled_words &= !(1 << (bin / 64));
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// The same for a block that is not alone in its bin.
+    fn remove_from(&mut self, nodes: &mut Nodes, key: Key) -> bool {
         let Some(mut link) = self.find(nodes, key) else { return false };
         let Node { mut left, mut right, .. } = nodes.0[key.block as usize];
         // Both subtrees become one: the greater priority goes up.
@@ -158,17 +186,11 @@ impl Tree {
         }
         self.set(nodes, link, if left == NONE { right } else { left });
         self.len -= 1;
-        let bin = bin_of(key.size);
-        if self.roots[bin] == NONE {
-            self.filled[bin / 64] &= !(1 << (bin % 64));
-            if self.filled[bin / 64] == 0 {
-                self.filled_words &= !(1 << (bin / 64));
-            }
-        }
         true
     }
 
     /// A block here has become larger or smaller. Cheap for the usual case, the rest of a segment alone in its bin.
+    #[inline]
     pub(super) fn rekey(&mut self, nodes: &mut Nodes, old: Key, new: Key) {
         let bin = bin_of(old.size);
         let node = &mut nodes.0[old.block as usize];
@@ -186,6 +208,7 @@ impl Tree {
     }
 
     /// The first block with at least `size` bytes.
+    #[inline]
     pub(super) fn first_fit(&self, nodes: &Nodes, size: u64) -> Option<Key> {
         self.first_not_below(nodes, (size, 0, 0))
     }
@@ -208,6 +231,7 @@ impl Tree {
         Some(nodes.key(last))
     }
 
+    #[inline]
     fn first_not_below(&self, nodes: &Nodes, order: (u64, u32, u64)) -> Option<Key> {
         if self.len == 0 {
             return None;
@@ -234,6 +258,7 @@ impl Tree {
     }
 
     /// The first bin from `bin` on that holds a block.
+    #[inline]
     fn next_filled(&self, bin: usize) -> Option<usize> {
         let word = bin / 64;
         let rest = self.filled.get(word)? >> (bin % 64);
@@ -261,6 +286,7 @@ impl Tree {
         }
     }
 
+    #[inline]
     fn at(&self, nodes: &Nodes, link: Link) -> u32 {
         match link {
             Link::Root(bin) => self.roots[bin],
@@ -269,6 +295,7 @@ impl Tree {
         }
     }
 
+    #[inline]
     fn set(&mut self, nodes: &mut Nodes, link: Link, block: u32) {
         match link {
             Link::Root(bin) => self.roots[bin] = block,

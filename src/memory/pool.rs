@@ -364,9 +364,7 @@ impl Pool {
         let (segment, offset, prev) = (rest.segment, rest.offset, rest.prev);
         let mut front = Block::free(segment, offset, size);
         (front.prev, front.next) = (prev, key.block);
-        if !rest.uses.is_empty() {
-            front.uses = rest.uses.clone();
-        }
+        rest.uses.iter().for_each(|fence| front.uses.insert(fence));
         let home = Home::of(&rest.uses);
         let front = self.blocks.insert(front);
         let rest = &mut self.blocks[key.block];
@@ -406,7 +404,7 @@ impl Pool {
         self.blocks.release(gone);
         let block = &mut self.blocks[keep];
         block.size += size;
-        block.uses.merge(&uses);
+        uses.iter().for_each(|fence| block.uses.insert(fence));
         if next == keep {
             block.offset = offset;
             block.prev = prev;
