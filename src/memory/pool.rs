@@ -1,177 +1,550 @@
-//! placeholder
-use crate::ids::{BlockId, FenceSet, Horizons, SegmentId, StreamId};
-use std::fmt;
-use std::panic::Location;
+//! The state machine: commands and reports in, answers out.
 
-/// What a block is used for. Every reserved byte is in one of these or in cached, rounding or retiring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Category {
-    Parameter,
-    Gradient,
-    OptimizerState,
-    Activation,
-    Input,
-    Temporary,
-}
-
-/// Who asks for memory and what for.
-#[derive(Clone, Copy, Debug)]
-pub struct Tag {
-    pub category: Category,
-    pub label: &'static str,
-    pub location: &'static Location<'static>,
-}
+use super::block::{Arena, Block, BlockState, NONE, Segment, SegmentState};
+use super::free_list::{Effort, FreeList, Key, needs_edge};
+use super::policy::{Caching, Category, Config, Request, Rung, Tag};
+use super::report::{Holder, OomCause, OomReport};
+use super::size_class::{Group, round_up, segment_size};
+use super::stats::{Breakdown, Stats};
+use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
 
 /// Where a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The buffer.
     pub segment: SegmentId,
+    /// Bytes from its start.
     pub offset: u64,
+    /// Bytes, rounded up from what was asked for.
     pub size: u64,
 }
 
-/// How the pool is set up.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Bytes that may be reserved at most (retiring ones included).
-    pub limit: u64,
-    /// Largest segment that the driver can sell (`max_buffer_size`).
-    pub max_segment: u64,
-    /// Alignment of blocks in bytes, a power of two, at least 256.
-    pub alignment: u64,
-    /// Keep freed memory (the default), or give every segment back at once and buy one per request.
-    pub caching: Caching,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caching {
-    Pooled,
-    Unpooled,
-}
-
-/// Ask the driver for this many bytes, then report with handle_segment or handle_segment_failed.
+/// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
+/// One of the two must come: until then the bytes count against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRequest {
+    /// Bytes to buy.
     pub size: u64,
+    pub(super) group: Group,
 }
 
+/// What the caller of [`Pool::alloc`] must do.
 #[derive(Debug)]
 pub enum Answer {
     /// The block may be used by commands of the stream that come after `after`.
-    Ready { block: BlockId, place: Place, after: FenceSet },
+    Ready {
+        /// The block.
+        block: BlockId,
+        /// Where it lies.
+        place: Place,
+        /// Commands of other streams, not yet submitted, that the first use must be ordered after.
+        after: FenceSet,
+    },
     /// Buy a segment (first release what `poll_release` hands out), report, and ask again.
     NeedSegment(SegmentRequest),
-    /// Last resort: submit everything, wait until the work completed, report it with handle_completed and ask again.
+    /// Last resort: submit everything, wait until the work completed, report it with `handle_completed` and ask again.
     NeedCompletion,
     /// No memory can be had.
     Exhausted(Box<OomReport>),
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct OomReport {}
-impl fmt::Display for OomReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "out of memory")
-    }
-}
+/// Sizes beyond this are refused by every driver; below it no sum of sizes overflows.
+const MAX_SEGMENT: u64 = 1 << 56;
 
-/// One counter: now, the most so far, and the sums of all that went up and down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
-    pub current: u64,
-    pub peak: u64,
-    pub allocated: u64,
-    pub freed: u64,
+/// The caching allocator of one device. See the [module](super) for its words and its contract.
+#[derive(Debug)]
+pub struct Pool {
+    pub(super) config: Config,
+    pub(super) blocks: Arena<Block>,
+    pub(super) segments: Arena<Segment>,
+    /// Free blocks of open segments, per [`Group`].
+    pub(super) free: [FreeList; 2],
+    /// Segments in state `Marked`.
+    pub(super) marked: Vec<u32>,
+    /// Segments in state `Retiring`.
+    pub(super) retiring: Vec<u32>,
+    /// Bytes answered with `NeedSegment` and not yet reported.
+    pub(super) pending: u64,
+    pub(super) stats: Stats,
+    pub(super) breakdown: Breakdown,
 }
-
-/// Counters of the pool, in bytes or counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Bytes of live blocks (rounded sizes).
-    pub allocated_bytes: Stat,
-    /// Bytes bought from the driver and not yet given back, retiring segments included.
-    pub reserved_bytes: Stat,
-    /// Bytes that callers asked for.
-    pub requested_bytes: Stat,
-    /// Live blocks.
-    pub allocation: Stat,
-    /// Segments.
-    pub segment: Stat,
-    /// Segments bought so far; segments given back so far.
-    pub num_device_alloc: u64,
-    pub num_device_free: u64,
-    pub num_ooms: u64,
-    /// Times the last resort was needed.
-    pub num_alloc_retries: u64,
-    /// Reuses that brought an order edge to another stream.
-    pub order_edges: u64,
-}
-
-pub struct Pool {}
 
 impl Pool {
-    pub fn new(config: Config) -> Pool {
-        let _ = config;
-        todo!()
+    /// An empty pool. The alignment becomes a power of two of at least 256.
+    pub fn new(mut config: Config) -> Pool {
+        config.alignment = config.alignment.clamp(256, MAX_SEGMENT).next_power_of_two();
+        config.max_segment = config.max_segment.min(MAX_SEGMENT);
+        Pool {
+            config,
+            blocks: Arena::new(),
+            segments: Arena::new(),
+            free: [FreeList::default(), FreeList::default()],
+            marked: Vec::new(),
+            retiring: Vec::new(),
+            pending: 0,
+            stats: Stats::default(),
+            breakdown: Breakdown::default(),
+        }
     }
-    /// A block of at least `bytes` (> 0) bytes for commands of `stream`.
-    pub fn alloc(&mut self, stream: StreamId, bytes: u64, tag: Tag, horizons: &impl Horizons) -> Answer {
-        let _ = (stream, bytes, tag, horizons);
-        todo!()
+
+    /// Asks for memory. Do what the answer says and ask again with the same `request` until it is `Ready` or `Exhausted`.
+    ///
+    /// The ladder: a fitting free block; a new segment (idle ones make room for it under the limit; a smaller one when the
+    /// driver refuses); a free block with any edge; once per request, completion of all work; out of memory.
+    pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
+        let size = round_up(request.bytes.max(1), self.config.alignment);
+        let group = Group::of(size);
+        if let Some(key) = self.search(group, size, Effort::ShortBacklog, request, horizons) {
+            return self.lend(group, key, size, request, horizons);
+        }
+        self.reap(horizons);
+        if self.config.caching == Caching::Pooled && self.unmark_fitting(size) {
+            if let Some(key) = self.search(group, size, Effort::ShortBacklog, request, horizons) {
+                return self.lend(group, key, size, request, horizons);
+            }
+        }
+        let hopeless = if size > self.config.max_segment {
+            Some(OomCause::LargerThanBuffer)
+        } else if size > self.config.limit {
+            Some(OomCause::LargerThanLimit)
+        } else {
+            None
+        };
+        if hopeless.is_none() {
+            if let Some(bytes) = self.plan_purchase(size, request, horizons) {
+                self.pending += bytes;
+                return Answer::NeedSegment(SegmentRequest { size: bytes, group });
+            }
+        }
+        for group in [group, group.other()] {
+            if let Some(key) = self.search(group, size, Effort::AnyBacklog, request, horizons) {
+                return self.lend(group, key, size, request, horizons);
+            }
+        }
+        if let Some(cause) = hopeless {
+            return self.exhausted(cause, size, request);
+        }
+        if !request.waited {
+            request.waited = true;
+            request.rung = Rung::Exact;
+            self.stats.num_alloc_retries += 1;
+            self.empty_cache();
+            return Answer::NeedCompletion;
+        }
+        let cause = match request.rung {
+            _ if self.breakdown.cached >= size => OomCause::Fragmented,
+            Rung::Refused => OomCause::Driver,
+            _ => OomCause::Limit,
+        };
+        self.exhausted(cause, size, request)
     }
+
     /// Takes a block back; `last_uses` are the commands that may still use it.
+    ///
+    /// Without any (it was never used) it keeps the uses it was lent with.
     pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
-        let _ = (block, last_uses, horizons);
-        todo!()
+        let BlockId(mut at) = block;
+        if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
+            debug_assert!(false, "{block:?} is freed but not lent");
+            return;
+        }
+        let record = &mut self.blocks[at];
+        let (size, requested, segment) = (record.size, record.requested, record.segment);
+        let category = record.tag.category;
+        record.state = BlockState::Free;
+        record.requested = 0;
+        if !last_uses.is_empty() {
+            record.uses = last_uses;
+        }
+        self.segments[segment].uses.merge(&self.blocks[at].uses);
+        self.blocks[at].uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
+
+        self.stats.allocation.sub(1);
+        self.stats.allocated_bytes.sub(size);
+        self.stats.requested_bytes.sub(requested);
+        self.breakdown.requested[category as usize] -= requested;
+        self.breakdown.rounding -= size - requested;
+        self.breakdown.cached += size;
+        self.segments[segment].lent -= 1;
+
+        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
+        if self.is_free(next) {
+            self.unlist(next);
+            self.absorb_next(at, horizons);
+        }
+        if self.is_free(prev) {
+            self.unlist(prev);
+            self.absorb_next(prev, horizons);
+            at = prev;
+        }
+        self.list(at);
+        if self.config.caching == Caching::Unpooled {
+            self.mark(segment);
+        }
     }
+
     /// The driver sold the segment that was asked for.
     pub fn handle_segment(&mut self, request: SegmentRequest) -> SegmentId {
-        let _ = request;
-        todo!()
+        let size = request.size;
+        self.pending = self.pending.saturating_sub(size);
+        self.stats.segment.add(1);
+        self.stats.reserved_bytes.add(size);
+        self.stats.num_device_alloc += 1;
+        self.breakdown.cached += size;
+        let segment = self.segments.insert(Segment {
+            state: SegmentState::Open,
+            group: request.group,
+            size,
+            first: NONE,
+            lent: 0,
+            uses: FenceSet::new(),
+        });
+        let block = self.blocks.insert(Block::free(segment, 0, size));
+        self.segments[segment].first = block;
+        self.list(block);
+        SegmentId(segment)
     }
-    /// The driver refused.
-    pub fn handle_segment_failed(&mut self, request: SegmentRequest) {
-        let _ = request;
-        todo!()
+
+    /// The driver refused the segment that `request` was told to buy.
+    pub fn handle_segment_failed(&mut self, request: &mut Request, segment: SegmentRequest, horizons: &impl Horizons) {
+        self.pending = self.pending.saturating_sub(segment.size);
+        let exact = round_up(request.bytes.max(1), self.config.alignment);
+        request.rung = match request.rung {
+            Rung::Grown if segment.size > exact => Rung::Exact,
+            Rung::Grown | Rung::Exact if self.release_idle(u64::MAX, horizons) > 0 => Rung::Released,
+            _ => Rung::Refused,
+        };
     }
-    /// Work has completed: retiring segments may be gone now.
+
+    /// Work has completed: the memory of retiring segments may be free now.
     pub fn handle_completed(&mut self, horizons: &impl Horizons) {
-        let _ = horizons;
-        todo!()
+        self.reap(horizons);
     }
-    /// The next segment whose buffer is to be dropped. Its memory is *retiring* until the work before has completed.
+
+    /// The next segment whose buffer is to be dropped, with everything that keeps it alive (bind groups). Its memory is
+    /// *retiring* until the work that used it has completed; then the id may name another segment.
     pub fn poll_release(&mut self, horizons: &impl Horizons) -> Option<SegmentId> {
-        let _ = horizons;
-        todo!()
+        let at = self.marked.iter().position(|segment| {
+            let uses = &self.segments[*segment].uses;
+            uses.iter().all(|fence| fence.number <= horizons.submitted(fence.stream))
+        })?;
+        let segment = self.marked.swap_remove(at);
+        self.segments[segment].state = SegmentState::Retiring;
+        self.retiring.push(segment);
+        if self.has_completed(segment, horizons) {
+            self.reap(horizons);
+        }
+        Some(SegmentId(segment))
     }
+
     /// Marks every idle segment for release; `poll_release` hands them out.
     pub fn empty_cache(&mut self) {
-        todo!()
+        for segment in self.idle_segments() {
+            self.mark(segment);
+        }
     }
+
+    /// Bytes that may be reserved from now on. Idle segments above it are marked for release; blocks that are lent stay.
     pub fn set_limit(&mut self, limit: u64) {
-        let _ = limit;
-        todo!()
+        self.config.limit = limit;
+        for segment in self.idle_segments() {
+            if self.stats.reserved_bytes.current.saturating_sub(self.breakdown.retiring) <= limit {
+                break;
+            }
+            self.mark(segment);
+        }
     }
+
+    /// Says what a lent block is used for from now on.
     pub fn set_category(&mut self, block: BlockId, category: Category) {
-        let _ = (block, category);
-        todo!()
+        if self.blocks.get(block.0).is_some_and(|record| record.state == BlockState::Lent) {
+            let record = &mut self.blocks[block.0];
+            self.breakdown.requested[record.tag.category as usize] -= record.requested;
+            self.breakdown.requested[category as usize] += record.requested;
+            record.tag.category = category;
+        }
     }
+
+    /// Where a lent block lies.
     pub fn place(&self, block: BlockId) -> Place {
-        let _ = block;
-        todo!()
+        let record = &self.blocks[block.0];
+        Place { segment: SegmentId(record.segment), offset: record.offset, size: record.size }
     }
+
+    /// Unsubmitted commands (as of its last free) that used the bytes of a lent block before: those of the stream that
+    /// asked, which program order covers, included. A first use on *another* stream must be ordered after these.
+    pub fn inherited(&self, block: BlockId) -> &FenceSet {
+        &self.blocks[block.0].uses
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Counters.
     pub fn stats(&self) -> &Stats {
-        todo!()
+        &self.stats
     }
-    /// Bytes of each category, cached, rounding and retiring; the sum is `reserved`.
+
+    /// Bytes of each category, rounding, cached and retiring; the sum is `reserved`.
+    pub fn breakdown(&self) -> Breakdown {
+        self.breakdown
+    }
+
+    /// Every peak becomes the current value.
     pub fn reset_peak_stats(&mut self) {
-        todo!()
+        for stat in self.stats.stats_mut() {
+            stat.peak = stat.current;
+        }
     }
+
+    /// Sums and event counters start again at zero; current values and peaks stay.
     pub fn reset_accumulated_stats(&mut self) {
-        todo!()
+        for stat in self.stats.stats_mut() {
+            (stat.allocated, stat.freed) = (0, 0);
+        }
+        let stats = &mut self.stats;
+        (stats.num_device_alloc, stats.num_device_free) = (0, 0);
+        (stats.num_ooms, stats.num_alloc_retries, stats.order_edges) = (0, 0, 0);
     }
-    /// Checks every invariant; `Err` holds the sentence that does not hold.
-    pub fn validate(&self) -> Result<(), String> {
-        todo!()
+
+    /// The `count` largest holders of live memory, by label and caller's line, largest first.
+    pub fn largest_holders(&self, count: usize) -> Vec<Holder> {
+        let live = self.blocks.iter().map(|(_, block)| block).filter(|block| block.state == BlockState::Lent);
+        let mut all: Vec<Holder> = live
+            .map(|block| Holder { label: block.tag.label, location: block.tag.location, count: 1, bytes: block.size })
+            .collect();
+        let name = |holder: &Holder| (holder.location.file(), holder.location.line(), holder.location.column(), holder.label);
+        all.sort_by_key(name);
+        all.dedup_by(|next, first| {
+            let same = name(next) == name(first);
+            if same {
+                first.count += next.count;
+                first.bytes += next.bytes;
+            }
+            same
+        });
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| name(a).cmp(&name(b))));
+        all.truncate(count);
+        all
+    }
+
+    fn search(&self, group: Group, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+        let uses_of = |block| &self.blocks[block].uses;
+        let found = self.free[group as usize].search(request.stream, size, effort, uses_of, horizons);
+        // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
+        found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
+    }
+
+    /// Lends the front of a free block; what is left stays free.
+    fn lend(&mut self, group: Group, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+        let at = key.block;
+        self.free[group as usize].remove(key, &self.blocks[at].uses);
+        if key.size > size && self.config.caching == Caching::Pooled {
+            self.split(at, size);
+        }
+        let record = &mut self.blocks[at];
+        record.state = BlockState::Lent;
+        record.requested = request.bytes;
+        record.tag = request.tag;
+        let (segment, offset, size) = (record.segment, record.offset, record.size);
+        let mut after = record.uses.clone();
+        after.retain(|fence| needs_edge(fence, request.stream, horizons));
+
+        self.segments[segment].lent += 1;
+        self.stats.order_edges += after.len() as u64;
+        self.stats.allocation.add(1);
+        self.stats.allocated_bytes.add(size);
+        self.stats.requested_bytes.add(request.bytes);
+        self.breakdown.requested[request.tag.category as usize] += request.bytes;
+        self.breakdown.rounding += size - request.bytes;
+        self.breakdown.cached -= size;
+        Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
+    }
+
+    /// Cuts a block that is in no list after `size` bytes and lists the rest.
+    fn split(&mut self, at: u32, size: u64) {
+        let front = &self.blocks[at];
+        let mut rest = Block::free(front.segment, front.offset + size, front.size - size);
+        (rest.prev, rest.next, rest.uses) = (at, front.next, front.uses.clone());
+        let after = rest.next;
+        let rest = self.blocks.insert(rest);
+        self.blocks[at].size = size;
+        self.blocks[at].next = rest;
+        if after != NONE {
+            self.blocks[after].prev = rest;
+        }
+        self.list(rest);
+    }
+
+    /// Joins a block with its right neighbour; neither is in a list.
+    fn absorb_next(&mut self, at: u32, horizons: &impl Horizons) {
+        let next = self.blocks[at].next;
+        let gone = &mut self.blocks[next];
+        gone.state = BlockState::Vacant;
+        let (size, after, uses) = (gone.size, gone.next, std::mem::take(&mut gone.uses));
+        self.blocks.release(next);
+        let block = &mut self.blocks[at];
+        block.size += size;
+        block.next = after;
+        block.uses.merge(&uses);
+        block.uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
+        if after != NONE {
+            self.blocks[after].prev = at;
+        }
+    }
+
+    fn is_free(&self, block: u32) -> bool {
+        block != NONE && self.blocks[block].state == BlockState::Free
+    }
+
+    pub(super) fn key(&self, at: u32) -> Key {
+        let block = &self.blocks[at];
+        Key { size: block.size, segment: block.segment, offset: block.offset, block: at }
+    }
+
+    fn list(&mut self, at: u32) {
+        let group = self.segments[self.blocks[at].segment].group;
+        self.free[group as usize].insert(self.key(at), &self.blocks[at].uses);
+    }
+
+    fn unlist(&mut self, at: u32) {
+        let group = self.segments[self.blocks[at].segment].group;
+        self.free[group as usize].remove(self.key(at), &self.blocks[at].uses);
+    }
+
+    /// Open segments without a lent block, the largest last.
+    fn idle_segments(&self) -> Vec<u32> {
+        let idle = self.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.lent == 0);
+        let mut idle: Vec<u32> = idle.map(|(at, _)| at).collect();
+        idle.sort_by_key(|at| self.segments[*at].size);
+        idle
+    }
+
+    /// Takes an idle segment out of use; `poll_release` will hand it out.
+    fn mark(&mut self, segment: u32) {
+        let block = self.segments[segment].first;
+        self.unlist(block);
+        self.blocks[block].state = BlockState::Withdrawn;
+        self.segments[segment].state = SegmentState::Marked;
+        self.marked.push(segment);
+        self.breakdown.cached -= self.segments[segment].size;
+        self.breakdown.retiring += self.segments[segment].size;
+    }
+
+    /// Takes the smallest marked segment that fits `size` back into use. False when there is none.
+    fn unmark_fitting(&mut self, size: u64) -> bool {
+        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| {
+            let segment = &self.segments[**segment];
+            segment.size >= size && segment.group == Group::of(size)
+        });
+        let Some((at, _)) = fitting.min_by_key(|(_, segment)| (self.segments[**segment].size, **segment)) else { return false };
+        let segment = self.marked.swap_remove(at);
+        self.segments[segment].state = SegmentState::Open;
+        let block = self.segments[segment].first;
+        self.blocks[block].state = BlockState::Free;
+        self.list(block);
+        self.breakdown.cached += self.segments[segment].size;
+        self.breakdown.retiring -= self.segments[segment].size;
+        true
+    }
+
+    fn has_completed(&self, segment: u32, horizons: &impl Horizons) -> bool {
+        self.segments[segment].uses.iter().all(|fence| fence.number <= horizons.completed(fence.stream))
+    }
+
+    /// Forgets retiring segments whose work has completed.
+    fn reap(&mut self, horizons: &impl Horizons) {
+        let mut at = 0;
+        while at < self.retiring.len() {
+            let segment = self.retiring[at];
+            if !self.has_completed(segment, horizons) {
+                at += 1;
+                continue;
+            }
+            self.retiring.swap_remove(at);
+            let record = &mut self.segments[segment];
+            record.state = SegmentState::Vacant;
+            let (size, block) = (record.size, record.first);
+            self.segments.release(segment);
+            self.blocks[block].state = BlockState::Vacant;
+            self.blocks.release(block);
+            self.stats.segment.sub(1);
+            self.stats.reserved_bytes.sub(size);
+            self.stats.num_device_free += 1;
+            self.breakdown.retiring -= size;
+        }
+    }
+
+    /// Bytes to buy next for a block of `size` bytes, with idle segments marked for release where the limit wants it.
+    fn plan_purchase(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
+        let grown = match (self.config.caching, request.rung) {
+            (_, Rung::Refused) => return None,
+            (Caching::Pooled, Rung::Grown) => {
+                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment) & !(self.config.alignment - 1)
+            }
+            _ => size,
+        };
+        let held = self.stats.reserved_bytes.current.saturating_add(self.pending);
+        let room = self.config.limit.saturating_sub(held);
+        if grown.max(size) <= room {
+            return Some(grown.max(size));
+        }
+        if size <= room {
+            return Some(size);
+        }
+        // What is over: reserved, minus what goes back without waiting, must leave `size` bytes.
+        let over = held.saturating_add(size) - self.config.limit;
+        let on_its_way: u64 =
+            self.marked.iter().filter(|at| self.has_completed(**at, horizons)).map(|at| self.segments[*at].size).sum();
+        let idle = self.idle_segments().into_iter().filter(|at| self.has_completed(*at, horizons));
+        let idle: u64 = idle.map(|at| self.segments[at].size).sum();
+        if on_its_way.saturating_add(idle) < over {
+            return None;
+        }
+        self.release_idle(over.saturating_sub(on_its_way), horizons);
+        Some(size)
+    }
+
+    /// Marks idle segments that can be given back without waiting, the largest first, until `bytes` are reached.
+    /// Returns the bytes marked.
+    fn release_idle(&mut self, bytes: u64, horizons: &impl Horizons) -> u64 {
+        let mut released = 0;
+        for segment in self.idle_segments().into_iter().rev() {
+            if released >= bytes {
+                break;
+            }
+            if self.has_completed(segment, horizons) {
+                released += self.segments[segment].size;
+                self.mark(segment);
+            }
+        }
+        released
+    }
+
+    fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
+        self.stats.num_ooms += 1;
+        Answer::Exhausted(Box::new(OomReport {
+            cause,
+            requested: request.bytes,
+            rounded: size,
+            stream: request.stream,
+            label: request.tag.label,
+            location: request.tag.location,
+            limit: self.config.limit,
+            max_segment: self.config.max_segment,
+            allocated: self.stats.allocated_bytes.current,
+            reserved: self.stats.reserved_bytes.current,
+            pending: self.pending,
+            largest_free: self.free.iter().map(FreeList::largest).max().unwrap_or(0),
+            breakdown: self.breakdown,
+            holders: self.largest_holders(5),
+        }))
+    }
+
+    /// Gives `tag` of a lent block, for reports.
+    pub fn tag(&self, block: BlockId) -> Tag {
+        self.blocks[block.0].tag
     }
 }

@@ -1,1 +1,69 @@
-//! ops
+//! Operations on tensors, without gradients: each checks shapes, allocates its result and enqueues kernels.
+//!
+//! File names are shader families. `autograd::methods` calls these and records what the backward pass needs.
+//! In-place functions end in `_`, as in PyTorch; they write through views.
+
+pub mod attention;
+pub mod binary;
+pub mod copy;
+pub mod index;
+pub mod loss;
+pub mod matmul;
+pub mod norm;
+pub mod optim;
+pub mod random;
+pub mod reduce;
+pub mod softmax;
+pub mod unary;
+
+use bytemuck::Pod;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::KernelId;
+use crate::stream;
+use crate::tensor::Tensor;
+
+/// Refuses another element type than `want`.
+pub(crate) fn expect_dtype(op: &'static str, x: &Tensor, want: DType) -> Result<()> {
+    if x.dtype() == want {
+        return Ok(());
+    }
+    Err(Error::DType {
+        op,
+        got: x.dtype(),
+        expected: match want {
+            DType::F32 => "f32",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+        },
+    })
+}
+
+/// Refuses operands of two devices.
+pub(crate) fn expect_same_device(op: &'static str, tensors: &[&Tensor]) -> Result<()> {
+    let Some((first, rest)) = tensors.split_first() else { return Ok(()) };
+    match rest.iter().find(|tensor| !tensor.device().same(first.device())) {
+        None => Ok(()),
+        Some(other) => {
+            Err(Error::DeviceMismatch { op, fact: format!("{} and {}", first.device().name(), other.device().name()) })
+        }
+    }
+}
+
+/// Enqueues one dispatch on the current stream: operands in the order of the catalogue row. The caller has made sure that
+/// no operand is empty and that bound blocks are distinct (the same storage twice is refused).
+pub(crate) fn launch<P: Pod>(
+    op: &'static str,
+    kernel: KernelId,
+    dtype: DType,
+    operands: &[&Tensor],
+    params: &P,
+    grid: [u32; 3],
+) -> Result<()> {
+    expect_same_device(op, operands)?;
+    let Some(first) = operands.first() else { return Ok(()) };
+    let memory: Option<smallvec::SmallVec<[_; 8]>> = operands.iter().map(|tensor| tensor.storage.memory()).collect();
+    let memory = memory.ok_or_else(|| Error::shape(op, "an operand has no elements", "report this as a bug of linn"))?;
+    stream::launch(first.device(), kernel, dtype, &memory, bytemuck::bytes_of(params), grid)
+}

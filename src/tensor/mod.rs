@@ -1,1 +1,106 @@
-//! tensor
+//! `Tensor`: a cheap handle on device memory with a shape.
+//!
+//! A tensor is storage + [`Layout`] + [`DType`] + one opaque slot for what autograd knows about it. Views share the
+//! storage. Nothing here waits for the device unless its name says so (`item`, `to_vec`, printing).
+
+mod create;
+mod display;
+mod storage;
+mod transfer;
+mod view;
+
+use std::any::Any;
+use std::sync::Arc;
+
+pub use create::NestedArray;
+pub use storage::Storage;
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::memory::Category;
+
+/// An n-dimensional array on a device. Cloning is cheap and shares the memory.
+#[derive(Clone)]
+pub struct Tensor {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+    /// What autograd knows about this tensor; opaque on this floor.
+    pub(crate) grad_slot: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Tensor {
+    /// Length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// True when there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.layout.is_empty()
+    }
+
+    /// Length of dimension `dim` (negative: from the back), or an error where there is no such dimension.
+    pub fn size(&self, dim: isize) -> crate::Result<usize> {
+        if self.rank() == 0 {
+            return Err(crate::Error::argument("size", "a 0-d tensor has no dimensions", "use len()"));
+        }
+        Ok(self.shape()[self.layout.dim("size", dim)?])
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The device that holds the elements.
+    pub fn device(&self) -> &Device {
+        self.storage.device()
+    }
+
+    /// Shape, strides and offset in the storage.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// True when the elements lie in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        self.layout.is_contiguous()
+    }
+
+    /// True when both tensors use the same storage.
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// How often the storage was written in place since it was made; autograd compares it with what it saved.
+    pub fn version(&self) -> u64 {
+        self.storage.version()
+    }
+
+    /// Books the storage under another category of the memory statistics.
+    pub fn set_category(&self, category: Category) {
+        self.storage.set_category(category);
+    }
+
+    /// The same elements under another layout; the storage is shared, gradients are not.
+    pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
+        Tensor { storage: self.storage.clone(), layout, dtype: self.dtype, grad_slot: None }
+    }
+
+    /// The same elements without gradient history.
+    pub(crate) fn without_grad_slot(&self) -> Tensor {
+        Tensor { grad_slot: None, ..self.clone() }
+    }
+}

@@ -1,1 +1,236 @@
-//! timeline
+//! What is ordered before what: streams, fences, hazards, submissions. A state machine without threads, clocks or wgpu.
+//!
+//! Commands are enqueued on streams; each gets the next number of its stream and a device-wide ordinal. The
+//! [`Timeline`] remembers who used a block last and adds *order edges*, so that a command is never submitted before
+//! the commands of other streams that it depends on. There is one queue: submission order is execution order, so an
+//! edge to a command that is already submitted costs nothing and is dropped.
+//!
+//! | direction | call |
+//! |---|---|
+//! | command | [`Timeline::new_stream`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::end_block`] |
+//! | ask out | [`Timeline::plan`] |
+//! | report in | [`Timeline::handle_submitted`], [`Timeline::handle_completed`] |
+//! | inspect | [`Horizons`], [`Timeline::stats`], [`Timeline::validate`] |
+
+mod hazards;
+mod order;
+
+pub use hazards::{Access, AccessList};
+pub use order::{Batch, Flush, SubmissionId};
+
+use std::collections::VecDeque;
+
+use crate::ids::{BlockId, Fence, FenceSet, Horizons, Ordinal, StreamId};
+use hazards::Uses;
+use order::Submission;
+
+/// All streams of one device.
+pub struct Timeline {
+    streams: Vec<StreamState>,
+    /// Uses of each live block, by block id.
+    uses: Vec<Uses>,
+    in_flight: VecDeque<Submission>,
+    last_ordinal: u64,
+    last_submission: u64,
+    stats: TimelineStats,
+}
+
+/// Counters of the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimelineStats {
+    /// Commands enqueued so far.
+    pub commands: u64,
+    /// Order edges between streams that were inserted because of hazards or memory reuse.
+    pub order_edges: u64,
+    /// Submissions so far.
+    pub submissions: u64,
+}
+
+struct StreamState {
+    live: bool,
+    enqueued: u64,
+    submitted: u64,
+    completed: u64,
+    /// Ordinals of the commands `submitted + 1 ..= enqueued`.
+    ordinals: VecDeque<u64>,
+    /// Order edges of commands not yet submitted: (number here, what goes before), ascending by number.
+    edges: VecDeque<(u64, Fence)>,
+    /// By stream: the latest command of it that this stream is already ordered after.
+    known: Vec<u64>,
+    /// Fences that the next command has to come after (`wait`).
+    pending: FenceSet,
+}
+
+impl StreamState {
+    fn new() -> StreamState {
+        StreamState {
+            live: true,
+            enqueued: 0,
+            submitted: 0,
+            completed: 0,
+            ordinals: VecDeque::new(),
+            edges: VecDeque::new(),
+            known: Vec::new(),
+            pending: FenceSet::new(),
+        }
+    }
+}
+
+impl Default for Timeline {
+    fn default() -> Timeline {
+        Timeline::new()
+    }
+}
+
+impl Horizons for Timeline {
+    fn enqueued(&self, stream: StreamId) -> u64 {
+        self.streams[stream.0 as usize].enqueued
+    }
+    fn submitted(&self, stream: StreamId) -> u64 {
+        self.streams[stream.0 as usize].submitted
+    }
+    fn completed(&self, stream: StreamId) -> u64 {
+        self.streams[stream.0 as usize].completed
+    }
+}
+
+impl Timeline {
+    /// A timeline with the default stream.
+    pub fn new() -> Timeline {
+        Timeline {
+            streams: vec![StreamState::new()],
+            uses: Vec::new(),
+            in_flight: VecDeque::new(),
+            last_ordinal: 0,
+            last_submission: 0,
+            stats: TimelineStats::default(),
+        }
+    }
+
+    /// A new stream. Ids of dropped streams whose work is done are used again; their numbers go on, so that old fences stay true.
+    pub fn new_stream(&mut self) -> StreamId {
+        let idle = self.streams.iter().position(|stream| !stream.live && stream.completed == stream.enqueued);
+        match idle {
+            Some(index) => {
+                self.streams[index].live = true;
+                StreamId(index as u32)
+            }
+            None => {
+                self.streams.push(StreamState::new());
+                StreamId(self.streams.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// The last handle of `stream` is gone. Commands already enqueued still run.
+    pub fn drop_stream(&mut self, stream: StreamId) {
+        let state = &mut self.streams[stream.0 as usize];
+        state.live = false;
+        state.pending.clear();
+    }
+
+    /// Appends a command to `stream` that uses the given blocks, and returns its ordinal.
+    pub fn enqueue(&mut self, stream: StreamId, accesses: impl IntoIterator<Item = (BlockId, Access)>) -> Ordinal {
+        self.last_ordinal += 1;
+        self.stats.commands += 1;
+        let state = &mut self.streams[stream.0 as usize];
+        state.enqueued += 1;
+        state.ordinals.push_back(self.last_ordinal);
+        let this = Fence { stream, number: state.enqueued };
+        if !state.pending.is_empty() {
+            let pending = std::mem::take(&mut state.pending);
+            pending.iter().for_each(|before| self.add_edge(this, before));
+        }
+        for (block, access) in accesses {
+            let mut uses = std::mem::take(&mut self.uses[block.0 as usize]);
+            uses.record(this, access, |before| self.add_edge(this, before));
+            self.uses[block.0 as usize] = uses;
+        }
+        Ordinal(self.last_ordinal)
+    }
+
+    /// Makes `this` come after `before`, unless that is certain already.
+    fn add_edge(&mut self, this: Fence, before: Fence) {
+        if before.stream == this.stream || before.number <= self.submitted(before.stream) {
+            return;
+        }
+        let state = &mut self.streams[this.stream.0 as usize];
+        let other = before.stream.0 as usize;
+        if state.known.len() <= other {
+            state.known.resize(other + 1, 0);
+        }
+        if state.known[other] >= before.number {
+            return;
+        }
+        state.known[other] = before.number;
+        state.edges.push_back((this.number, before));
+        self.stats.order_edges += 1;
+    }
+
+    /// The fence of everything enqueued on `stream` so far: what an event remembers.
+    pub fn record(&self, stream: StreamId) -> Fence {
+        Fence { stream, number: self.enqueued(stream) }
+    }
+
+    /// Commands enqueued on `stream` from now on come after `before`.
+    pub fn wait(&mut self, stream: StreamId, before: Fence) {
+        if before.stream != stream && before.number > self.submitted(before.stream) {
+            self.streams[stream.0 as usize].pending.insert(before);
+        }
+    }
+
+    /// A block was lent; its first write comes after `after` (what its memory was last used for).
+    pub fn begin_block(&mut self, block: BlockId, after: FenceSet) {
+        let index = block.0 as usize;
+        if self.uses.len() <= index {
+            self.uses.resize_with(index + 1, Uses::default);
+        }
+        self.uses[index] = Uses::after(after);
+    }
+
+    /// A block is given back: the commands that may still use its memory.
+    pub fn end_block(&mut self, block: BlockId) -> FenceSet {
+        std::mem::take(&mut self.uses[block.0 as usize]).into_fences()
+    }
+
+    /// The commands that may still use the block.
+    pub fn last_uses(&self, block: BlockId) -> FenceSet {
+        self.uses[block.0 as usize].clone().into_fences()
+    }
+
+    /// The last command that wrote the block, if it is known.
+    pub fn last_write(&self, block: BlockId) -> Option<Fence> {
+        self.uses[block.0 as usize].last_write()
+    }
+
+    /// Commands enqueued and not yet submitted, over all streams.
+    pub fn backlog(&self) -> u64 {
+        self.streams.iter().map(|stream| stream.enqueued - stream.submitted).sum()
+    }
+
+    /// True when every command of every stream has completed.
+    pub fn is_idle(&self) -> bool {
+        self.streams.iter().all(|stream| stream.completed == stream.enqueued)
+    }
+
+    /// Number of submissions that are not known to be completed.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Everything enqueued so far, one fence per stream that has unfinished work.
+    pub fn everything(&self) -> FenceSet {
+        let unfinished = self.streams.iter().enumerate().filter(|(_, stream)| stream.completed < stream.enqueued);
+        unfinished.map(|(index, stream)| Fence { stream: StreamId(index as u32), number: stream.enqueued }).collect()
+    }
+
+    /// True when the command has been executed.
+    pub fn is_completed(&self, fence: Fence) -> bool {
+        fence.number <= self.completed(fence.stream)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> TimelineStats {
+        self.stats
+    }
+}

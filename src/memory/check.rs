@@ -1,0 +1,148 @@
+//! What is always true of a pool: sentences, each with a function.
+
+use super::block::{Block, BlockState, SegmentState};
+use super::pool::Pool;
+use super::stats::Breakdown;
+
+type Invariant = (&'static str, fn(&Pool) -> bool);
+
+/// Every invariant. They are checked in this order: later ones walk what earlier ones have found sound.
+const INVARIANTS: [Invariant; 11] = [
+    ("the blocks of a segment tile it in address order and are linked both ways", blocks_tile_segments),
+    ("every block lies in exactly one segment", every_block_is_in_a_segment),
+    ("sizes and offsets of blocks are multiples of the alignment", blocks_are_aligned),
+    ("two neighbours are never both free", free_neighbours_are_merged),
+    ("the free blocks of open segments, and only these, are listed under their uses", free_blocks_are_listed),
+    ("a segment that is marked or retiring is one withdrawn block and stands in one queue", leaving_segments_are_withdrawn),
+    ("a lent block holds what was asked for, any other nothing", lent_blocks_hold_requests),
+    ("what may still use a block may still use its segment", segments_know_all_uses),
+    ("requested + rounding + cached + retiring = reserved, as the blocks say", breakdown_is_what_blocks_say),
+    ("the counters are what the blocks say", stats_are_what_blocks_say),
+    ("no peak is below its current value", peaks_are_not_below),
+];
+
+impl Pool {
+    /// Checks every invariant; `Err` holds the sentence that is not true. Time grows with the number of blocks.
+    pub fn validate(&self) -> Result<(), String> {
+        match INVARIANTS.iter().find(|(_, holds)| !holds(self)) {
+            Some((sentence, _)) => Err(format!("not true: {sentence}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The blocks of a segment in address order; stops at a broken link.
+    fn blocks_of(&self, first: u32) -> impl Iterator<Item = (u32, &Block)> {
+        let link = |at: u32| self.blocks.get(at).map(|block| (at, block));
+        // A cycle would be longer than there are blocks.
+        std::iter::successors(link(first), move |(_, block)| link(block.next)).take(self.blocks.len() + 1)
+    }
+
+    fn live_blocks(&self) -> impl Iterator<Item = (u32, &Block)> {
+        self.blocks.iter().filter(|(_, block)| block.state != BlockState::Vacant)
+    }
+}
+
+fn blocks_tile_segments(pool: &Pool) -> bool {
+    pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant).all(|(at, segment)| {
+        let (mut end, mut before, mut lent) = (0, super::block::NONE, 0);
+        for (id, block) in pool.blocks_of(segment.first) {
+            if block.segment != at || block.offset != end || block.size == 0 || block.prev != before {
+                return false;
+            }
+            end += block.size;
+            before = id;
+            lent += u32::from(block.state == BlockState::Lent);
+        }
+        end == segment.size && lent == segment.lent
+    })
+}
+
+fn every_block_is_in_a_segment(pool: &Pool) -> bool {
+    let open = pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant);
+    let in_segments: usize = open.map(|(_, segment)| pool.blocks_of(segment.first).count()).sum();
+    in_segments == pool.live_blocks().count() && in_segments == pool.blocks.len()
+}
+
+fn blocks_are_aligned(pool: &Pool) -> bool {
+    let step = pool.config.alignment;
+    pool.live_blocks().all(|(_, block)| block.size % step == 0 && block.offset % step == 0)
+}
+
+fn free_neighbours_are_merged(pool: &Pool) -> bool {
+    let is_free = |at: u32| pool.blocks.get(at).is_some_and(|block| block.state == BlockState::Free);
+    pool.live_blocks().all(|(at, block)| !(is_free(at) && is_free(block.next)))
+}
+
+fn free_blocks_are_listed(pool: &Pool) -> bool {
+    let mut free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free);
+    let listed = free.all(|(at, block)| {
+        let segment = &pool.segments[block.segment];
+        segment.state == SegmentState::Open && pool.free[segment.group as usize].contains(pool.key(at), &block.uses)
+    });
+    let free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free).count();
+    listed && free == pool.free.iter().map(|list| list.len()).sum::<usize>()
+}
+
+fn leaving_segments_are_withdrawn(pool: &Pool) -> bool {
+    pool.segments.iter().all(|(at, segment)| {
+        let leaving = matches!(segment.state, SegmentState::Marked | SegmentState::Retiring);
+        let withdrawn = segment.state == SegmentState::Vacant
+            || pool.blocks_of(segment.first).any(|(_, block)| block.state == BlockState::Withdrawn);
+        let whole = pool.blocks_of(segment.first).count() == 1;
+        let queued = |queue: &[u32]| queue.iter().filter(|known| **known == at).count();
+        let (marked, retiring) = (queued(&pool.marked), queued(&pool.retiring));
+        marked == usize::from(segment.state == SegmentState::Marked)
+            && retiring == usize::from(segment.state == SegmentState::Retiring)
+            && (if leaving { withdrawn && whole } else { segment.state == SegmentState::Vacant || !withdrawn })
+    })
+}
+
+fn lent_blocks_hold_requests(pool: &Pool) -> bool {
+    pool.live_blocks().all(|(_, block)| match block.state {
+        BlockState::Lent => block.requested <= block.size,
+        _ => block.requested == 0,
+    })
+}
+
+fn segments_know_all_uses(pool: &Pool) -> bool {
+    pool.live_blocks().all(|(_, block)| {
+        let known = &pool.segments[block.segment].uses;
+        block.uses.iter().all(|fence| known.of(fence.stream).is_some_and(|last| last.number >= fence.number))
+    })
+}
+
+fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
+    let mut seen = Breakdown::default();
+    for (_, block) in pool.live_blocks() {
+        match block.state {
+            BlockState::Lent => {
+                seen.requested[block.tag.category as usize] += block.requested;
+                seen.rounding += block.size - block.requested;
+            }
+            BlockState::Free => seen.cached += block.size,
+            BlockState::Withdrawn => seen.retiring += block.size,
+            BlockState::Vacant => {}
+        }
+    }
+    seen == pool.breakdown && seen.sum() == pool.stats.reserved_bytes.current
+}
+
+fn stats_are_what_blocks_say(pool: &Pool) -> bool {
+    let (mut count, mut size, mut requested) = (0, 0, 0);
+    for (_, block) in pool.live_blocks().filter(|(_, block)| block.state == BlockState::Lent) {
+        count += 1;
+        size += block.size;
+        requested += block.requested;
+    }
+    let bought = pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant);
+    let (segments, reserved) = bought.fold((0, 0), |(count, sum), (_, segment)| (count + 1, sum + segment.size));
+    let stats = &pool.stats;
+    let now = [stats.allocation, stats.allocated_bytes, stats.requested_bytes, stats.segment, stats.reserved_bytes];
+    now.map(|stat| stat.current) == [count, size, requested, segments, reserved]
+}
+
+fn peaks_are_not_below(pool: &Pool) -> bool {
+    let stats = &pool.stats;
+    let all = [stats.allocation, stats.allocated_bytes, stats.requested_bytes, stats.segment, stats.reserved_bytes];
+    all.iter().all(|stat| stat.peak >= stat.current)
+}

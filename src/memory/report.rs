@@ -1,0 +1,189 @@
+//! Why a request failed, for people: facts, then one line of help that is true for the case.
+
+use std::fmt;
+use std::panic::Location;
+
+use super::stats::Breakdown;
+use crate::ids::StreamId;
+
+/// What stood in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OomCause {
+    /// The request is larger than the largest buffer of the adapter.
+    LargerThanBuffer,
+    /// The request alone is larger than the limit.
+    LargerThanLimit,
+    /// The limit leaves no room, though no larger part of it lies idle.
+    Limit,
+    /// Enough bytes are cached, but not in one piece.
+    Fragmented,
+    /// The driver has no more memory.
+    Driver,
+}
+
+/// All live blocks with one label and one line of the user's program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The operation that asked for them.
+    pub label: &'static str,
+    /// The line it was called from.
+    pub location: &'static Location<'static>,
+    /// Their number.
+    pub count: u64,
+    /// Their bytes (rounded sizes).
+    pub bytes: u64,
+}
+
+/// The state of the pool when a request failed. `Display` is the text of the error.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OomReport {
+    /// What stood in the way.
+    pub cause: OomCause,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// The same, rounded up to a block.
+    pub rounded: u64,
+    /// The stream that asked.
+    pub stream: StreamId,
+    /// The operation that asked.
+    pub label: &'static str,
+    /// The line it was called from.
+    pub location: &'static Location<'static>,
+    /// Bytes that may be reserved at most; `u64::MAX` for no limit.
+    pub limit: u64,
+    /// Bytes of the largest buffer of the adapter.
+    pub max_segment: u64,
+    /// Bytes of live blocks.
+    pub allocated: u64,
+    /// Bytes bought from the driver.
+    pub reserved: u64,
+    /// Bytes that other threads are buying at this moment.
+    pub pending: u64,
+    /// The largest piece of cached memory.
+    pub largest_free: u64,
+    /// Where the reserved bytes are.
+    pub breakdown: Breakdown,
+    /// The largest holders, largest first, at most five.
+    pub holders: Vec<Holder>,
+}
+
+impl OomReport {
+    /// The share of the cached bytes that is not in the largest free block: 0 is one piece, near 1 is dust.
+    pub fn fragmentation(&self) -> f64 {
+        match self.breakdown.cached {
+            0 => 0.0,
+            cached => 1.0 - self.largest_free as f64 / cached as f64,
+        }
+    }
+
+    /// Bytes by which the limit is too small for this request as things stand.
+    pub fn shortfall(&self) -> u64 {
+        let room = self.limit.saturating_sub(self.reserved.saturating_add(self.pending));
+        self.rounded.saturating_sub(room)
+    }
+
+    fn help(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cause {
+            OomCause::LargerThanBuffer => write!(
+                f,
+                "one buffer of this adapter holds at most {} (max_buffer_size); split the tensor or use a smaller batch",
+                Bytes(self.max_segment)
+            ),
+            OomCause::LargerThanLimit => {
+                write!(f, "this request alone exceeds the limit; raise the limit to {} or more", Bytes(self.rounded))
+            }
+            OomCause::Limit => {
+                write!(f, "raise the limit by {} or free as much", Bytes(self.shortfall()))?;
+                self.suggest_holder(f)
+            }
+            OomCause::Fragmented => {
+                write!(
+                    f,
+                    "{} are cached but in pieces of at most {}; free blocks that lie between them",
+                    Bytes(self.breakdown.cached),
+                    Bytes(self.largest_free)
+                )?;
+                if self.shortfall() > 0 {
+                    write!(f, ", or raise the limit by {}", Bytes(self.shortfall()))?;
+                }
+                Ok(())
+            }
+            OomCause::Driver => {
+                write!(f, "the driver has no more memory; use a smaller batch, or close other programs that use this adapter")
+            }
+        }
+    }
+
+    fn suggest_holder(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holders.first() {
+            Some(holder) => write!(f, "; most is held by {} from {}", holder.label, holder.location),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for OomReport {}
+
+impl fmt::Display for OomReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "out of memory: asked {}", Bytes(self.requested))?;
+        if self.rounded != self.requested {
+            write!(f, " (rounded to {})", Bytes(self.rounded))?;
+        }
+        write!(f, " on stream {} for {} at {}", self.stream.0, self.label, self.location)?;
+        write!(f, "; largest free block {}, reserved {}", Bytes(self.largest_free), Bytes(self.reserved))?;
+        match self.limit {
+            u64::MAX => writeln!(f, ", no limit")?,
+            limit => writeln!(f, " of {}", Bytes(limit))?,
+        }
+        write!(f, "  allocated {}", Bytes(self.allocated))?;
+        write!(f, ", cached {}, retiring {}", Bytes(self.breakdown.cached), Bytes(self.breakdown.retiring))?;
+        writeln!(f, ", fragmentation {:.0}%", 100.0 * self.fragmentation())?;
+        let mut used = self.breakdown.parts().filter(|(_, bytes)| *bytes > 0).peekable();
+        if used.peek().is_some() {
+            write!(f, "  by category:")?;
+            for (at, (name, bytes)) in used.enumerate() {
+                write!(f, "{} {name} {}", if at == 0 { "" } else { "," }, Bytes(bytes))?;
+            }
+            writeln!(f)?;
+        }
+        for holder in &self.holders {
+            writeln!(
+                f,
+                "  held: {} in {} of {} at {}",
+                Bytes(holder.bytes),
+                blocks(holder.count),
+                holder.label,
+                holder.location
+            )?;
+        }
+        write!(f, "help: ")?;
+        self.help(f)
+    }
+}
+
+fn blocks(count: u64) -> String {
+    if count == 1 { "1 block".to_owned() } else { format!("{count} blocks") }
+}
+
+/// Bytes for people: `512 B`, `1.5 KiB`, `96.0 MiB`.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} B", self.0);
+        }
+        let (mut value, mut unit) = (self.0 as f64 / 1024.0, 0);
+        // 1023.95 would print as 1024.0.
+        while value >= 1023.95 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.1} {}", UNITS[unit])
+    }
+}

@@ -1,0 +1,209 @@
+//! A pretend device behind the seam: so many bytes, streams that complete late, and failures on demand.
+//!
+//! It runs the same loop over [`Answer`] as a real device does, so tests, replays and readers can see the allocator think.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Answer, Config, OomReport, Place, Pool, Request, SegmentRequest, Tag};
+use crate::ids::{BlockId, Fence, FenceSet, Horizons, SegmentId, StreamId};
+
+/// How far each pretend stream has come.
+#[derive(Clone, Debug, Default)]
+pub struct Streams {
+    enqueued: BTreeMap<StreamId, u64>,
+    submitted: BTreeMap<StreamId, u64>,
+    completed: BTreeMap<StreamId, u64>,
+    /// What each submission holds: the last number of each stream. Work completes in this order.
+    in_flight: VecDeque<BTreeMap<StreamId, u64>>,
+}
+
+impl Horizons for Streams {
+    fn enqueued(&self, stream: StreamId) -> u64 {
+        self.enqueued.get(&stream).copied().unwrap_or(0)
+    }
+
+    fn submitted(&self, stream: StreamId) -> u64 {
+        self.submitted.get(&stream).copied().unwrap_or(0)
+    }
+
+    fn completed(&self, stream: StreamId) -> u64 {
+        self.completed.get(&stream).copied().unwrap_or(0)
+    }
+}
+
+/// A lent block and what has used it.
+#[derive(Debug)]
+pub struct Lease {
+    /// The pool's name for it.
+    pub block: BlockId,
+    /// Where it lies.
+    pub place: Place,
+    /// The edges it came with.
+    pub after: FenceSet,
+    /// The last command of each stream that used it.
+    pub uses: FenceSet,
+}
+
+/// The pretend device. It owns the pool.
+#[derive(Debug)]
+pub struct SimDevice {
+    pool: Pool,
+    streams: Streams,
+    capacity: u64,
+    /// Buffers that exist, and the uses they have seen.
+    buffers: BTreeMap<SegmentId, (u64, FenceSet)>,
+    /// Buffers that were dropped while the device still worked with them.
+    dropped: Vec<(u64, FenceSet)>,
+    /// Purchases to refuse from now on.
+    refuse: u32,
+    /// Times the host waited for the device.
+    waits: u64,
+}
+
+impl SimDevice {
+    /// A device with `capacity` bytes of memory.
+    pub fn new(capacity: u64, config: Config) -> SimDevice {
+        SimDevice {
+            pool: Pool::new(config),
+            streams: Streams::default(),
+            capacity,
+            buffers: BTreeMap::new(),
+            dropped: Vec::new(),
+            refuse: 0,
+            waits: 0,
+        }
+    }
+
+    /// Runs the ladder to its end.
+    pub fn alloc(&mut self, stream: StreamId, bytes: u64, tag: Tag) -> Result<Lease, Box<OomReport>> {
+        let mut request = Request::new(stream, bytes, tag);
+        loop {
+            match self.pool.alloc(&mut request, &self.streams) {
+                Answer::Ready { block, place, after } => {
+                    return Ok(Lease { block, place, after, uses: FenceSet::new() });
+                }
+                Answer::NeedSegment(segment) => {
+                    self.release();
+                    self.buy(&mut request, segment);
+                }
+                Answer::NeedCompletion => {
+                    self.waits += 1;
+                    self.synchronize();
+                }
+                Answer::Exhausted(report) => return Err(report),
+            }
+        }
+    }
+
+    /// Enqueues a command of `stream` that uses the block; it runs after what [`Lease::after`] names.
+    pub fn use_on(&mut self, stream: StreamId, lease: &mut Lease) -> Fence {
+        let fence = self.enqueue(stream);
+        lease.uses.insert(fence);
+        if let Some((_, uses)) = self.buffers.get_mut(&lease.place.segment) {
+            uses.insert(fence);
+        }
+        fence
+    }
+
+    /// Enqueues a command that touches no block.
+    pub fn enqueue(&mut self, stream: StreamId) -> Fence {
+        let number = self.streams.enqueued.entry(stream).or_insert(0);
+        *number += 1;
+        Fence { stream, number: *number }
+    }
+
+    /// Gives the block back in stream order.
+    pub fn free(&mut self, lease: Lease) {
+        self.pool.free(lease.block, lease.uses, &self.streams);
+    }
+
+    /// Submits what every stream has enqueued, as one submission.
+    pub fn submit(&mut self) {
+        let all = self.streams.enqueued.clone();
+        self.submit_up_to(all);
+    }
+
+    /// Submits what one stream has enqueued.
+    pub fn submit_stream(&mut self, stream: StreamId) {
+        let number = self.streams.enqueued(stream);
+        self.submit_up_to(BTreeMap::from([(stream, number)]));
+    }
+
+    fn submit_up_to(&mut self, target: BTreeMap<StreamId, u64>) {
+        self.streams.submitted.extend(target.iter().map(|(stream, number)| (*stream, *number)));
+        self.streams.in_flight.push_back(target);
+        self.release();
+    }
+
+    /// The oldest submission in flight completes. False when there is none.
+    pub fn complete_one(&mut self) -> bool {
+        let Some(done) = self.streams.in_flight.pop_front() else { return false };
+        self.streams.completed.extend(done);
+        let streams = &self.streams;
+        self.dropped.retain(|(_, uses)| uses.iter().any(|fence| fence.number > streams.completed(fence.stream)));
+        self.pool.handle_completed(&self.streams);
+        true
+    }
+
+    /// Submits everything and waits for all of it.
+    pub fn synchronize(&mut self) {
+        self.submit();
+        while self.complete_one() {}
+    }
+
+    /// The driver refuses the next `count` purchases.
+    pub fn refuse_next(&mut self, count: u32) {
+        self.refuse = count;
+    }
+
+    /// Gives idle memory back to the driver.
+    pub fn empty_cache(&mut self) {
+        self.pool.empty_cache();
+        self.release();
+    }
+
+    /// Drops the buffers that the pool wants to be rid of.
+    pub fn release(&mut self) {
+        while let Some(segment) = self.pool.poll_release(&self.streams) {
+            let Some((size, uses)) = self.buffers.remove(&segment) else { continue };
+            if uses.iter().any(|fence| fence.number > self.streams.completed(fence.stream)) {
+                self.dropped.push((size, uses));
+            }
+        }
+    }
+
+    fn buy(&mut self, request: &mut Request, segment: SegmentRequest) {
+        let fits = self.driver_bytes().checked_add(segment.size).is_some_and(|sum| sum <= self.capacity);
+        if self.refuse > 0 || !fits {
+            self.refuse = self.refuse.saturating_sub(1);
+            return self.pool.handle_segment_failed(request, segment, &self.streams);
+        }
+        let id = self.pool.handle_segment(segment);
+        self.buffers.insert(id, (segment.size, FenceSet::new()));
+    }
+
+    /// Bytes the driver holds: buffers that exist, and dropped ones that the device still works with.
+    pub fn driver_bytes(&self) -> u64 {
+        self.buffers.values().map(|(size, _)| size).chain(self.dropped.iter().map(|(size, _)| size)).sum()
+    }
+
+    /// Times the host waited for the device.
+    pub fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The pool, to change settings or counters.
+    pub fn pool_mut(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// How far each stream has come.
+    pub fn streams(&self) -> &Streams {
+        &self.streams
+    }
+}

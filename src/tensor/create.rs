@@ -1,0 +1,80 @@
+//! Making tensors: from slices and nested arrays, and empty ones.
+
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::dtype::{DType, Element};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::memory::Category;
+use crate::stream;
+use crate::tensor::{Storage, Tensor};
+
+impl Tensor {
+    /// A tensor whose elements hold whatever the memory held before.
+    #[track_caller]
+    pub fn empty(device: &Device, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        Tensor::empty_as("empty", device, shape, dtype, Category::Temporary)
+    }
+
+    /// [`Tensor::empty`] for the operation `label`, booked under `category`.
+    #[track_caller]
+    pub(crate) fn empty_as(
+        label: &'static str,
+        device: &Device,
+        shape: &[usize],
+        dtype: DType,
+        category: Category,
+    ) -> Result<Tensor> {
+        let layout = Layout::contiguous(label, shape)?;
+        let size = (layout.len() * dtype.size()) as u64;
+        let memory = if size == 0 { None } else { Some(stream::allocate(device, size, label, category)?) };
+        Ok(Tensor { storage: Arc::new(Storage::new(device.clone(), memory)), layout, dtype, grad_slot: None })
+    }
+
+    /// A tensor with the elements of `data` in row-major order; the copy is enqueued on the current stream.
+    #[track_caller]
+    pub fn from_slice<T: Element>(device: &Device, shape: &[usize], data: &[T]) -> Result<Tensor> {
+        let layout = Layout::contiguous("from_slice", shape)?;
+        if layout.len() != data.len() {
+            return Err(crate::Error::shape(
+                "from_slice",
+                format!("shape {shape:?} has {} elements, the slice has {}", layout.len(), data.len()),
+                "pass a shape whose product is the length of the slice",
+            ));
+        }
+        let tensor = Tensor::empty_as("from_slice", device, shape, T::DTYPE, Category::Input)?;
+        if let Some(memory) = tensor.storage.memory() {
+            stream::upload(device, memory, 0, bytemuck::cast_slice(data), "from_slice")?;
+        }
+        Ok(tensor)
+    }
+
+    /// A tensor from a scalar or a nested array: `Tensor::new(&device, [[1.0, 2.0], [3.0, 4.0f32]])`.
+    #[track_caller]
+    pub fn new<A: NestedArray>(device: &Device, array: A) -> Result<Tensor> {
+        let mut shape = Vec::new();
+        let mut data = Vec::new();
+        array.shape(&mut shape);
+        array.flatten(&mut data);
+        Tensor::from_slice(device, &shape, &data)
+    }
+}
+
+/// Scalars and nested arrays that a tensor can be made from.
+pub trait NestedArray {
+    /// The element type.
+    type Elem: Element;
+    /// Appends the lengths of the dimensions, outermost first.
+    fn shape(&self, shape: &mut Vec<usize>);
+    /// Appends the elements in row-major order.
+    fn flatten(&self, data: &mut Vec<Self::Elem>);
+}
+
+impl<T: Element> NestedArray for T {
+    type Elem = T;
+    fn shape(&self, _shape: &mut Vec<usize>) {}
+    fn flatten(&self, data: &mut Vec<T>) {
+        data.push(*self);
+    }
+}

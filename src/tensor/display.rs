@@ -1,0 +1,1 @@
+//! Printing tensors. Printing reads the elements, so it waits for the device.

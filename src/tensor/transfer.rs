@@ -1,0 +1,1 @@
+//! Reading tensors back: the calls that wait for the device.

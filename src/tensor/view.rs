@@ -1,0 +1,1 @@
+//! Views: other layouts of the same storage. They record no gradients; `autograd::methods` does.
