@@ -1,5 +1,6 @@
 // One step of Adam or AdamW over four elements per item (Kingma, Ba 2014; Loshchilov, Hutter 2017; PyTorch's order of
-// operations). The gradient is multiplied by scale[0], the clip coefficient; state comes from `adam_step`.
+// operations). The gradient is multiplied by scale[0], the clip coefficient. step[0] counts
+// this step too. 1 - beta^n is -expm1(n log beta), which keeps its digits where beta^n is close to 1.
 
 @compute @workgroup_size(WG)
 fn main(
@@ -8,8 +9,9 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let first = flat_group(group, groups) * WG * p.rounds + lane;
-    let correction1 = bitcast<f32>(load_state(1u));
-    let correction2 = bitcast<f32>(load_state(2u));
+    let steps = load_step(0u);
+    let correction1 = -f_expm1(steps * p.log_beta1);
+    let correction2 = sqrt(-f_expm1(steps * p.log_beta2));
     let grad_scale = load_scale(p.scale_offset);
     for (var round = 0u; round < p.rounds; round++) {
         let i = first + round * WG;

@@ -35,7 +35,7 @@ pub struct Binding {
 
 /// Which kind of device a form is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum DeviceClass {
     /// Every device, where no form of a closer class exists.
     Any,
     /// Drivers that run on the CPU: registers instead of workgroup memory, no barriers.
@@ -64,7 +64,7 @@ pub struct Form {
     /// Appended to the row's name with `_`; empty for the main form.
     pub suffix: &'static str,
     /// Devices it is for.
-    pub class: Class,
+    pub class: DeviceClass,
     /// File under `shaders/`, without extension.
     pub body: &'static str,
     /// Further files that the body needs.
@@ -140,7 +140,9 @@ impl KernelId {
 
     /// Every shader of the catalogue.
     pub fn all() -> impl Iterator<Item = KernelId> {
-        Kernel::ALL.iter().flat_map(|kernel| (0..kernel.row().forms.len()).map(|form| KernelId { kernel: *kernel, form: form as u8 }))
+        Kernel::ALL
+            .iter()
+            .flat_map(|kernel| (0..kernel.row().forms.len()).map(|form| KernelId { kernel: *kernel, form: form as u8 }))
     }
 }
 
@@ -156,10 +158,10 @@ impl Kernel {
     }
 
     /// The form for `class`: the first of exactly that class, else the first for any device.
-    pub fn select(self, class: Class) -> KernelId {
+    pub fn select(self, class: DeviceClass) -> KernelId {
         let forms = self.row().forms;
-        let position = |class: Class| forms.iter().position(|form| form.class == class);
-        KernelId { kernel: self, form: position(class).or_else(|| position(Class::Any)).unwrap_or(0) as u8 }
+        let position = |class: DeviceClass| forms.iter().position(|form| form.class == class);
+        KernelId { kernel: self, form: position(class).or_else(|| position(DeviceClass::Any)).unwrap_or(0) as u8 }
     }
 }
 
@@ -203,11 +205,15 @@ impl Sharing {
         (0..usize::from(self.len)).filter(|i| self.first(*i) == *i)
     }
 
-    /// True when operands that share have the same element type, so that one variable serves them.
-    /// Where it is false, the smaller read operand must be copied first.
+    /// True when one variable can serve the operands that share: they have one element type, and at most one is written.
+    /// Where it is false, a copy of a read operand must be bound instead.
     pub fn fits(&self, row: &Row, form: &Form) -> bool {
-        let same = |a: &str, b: &str| a == b || (row.result.is_none() && a.replace("res", "elem") == b.replace("res", "elem"));
-        form.bindings.iter().enumerate().all(|(i, binding)| same(binding.ty, form.bindings[self.first(i)].ty))
+        let same = |a: &str, b: &str| a == b || (row.result.is_none() && a.replace("res_", "") == b.replace("res_", ""));
+        form.bindings.iter().enumerate().all(|(i, binding)| {
+            let group = (0..form.bindings.len()).filter(|j| self.first(*j) == self.first(i));
+            let written = group.filter(|j| form.bindings[*j].role != Role::In).count();
+            written <= 1 && same(binding.ty, form.bindings[self.first(i)].ty)
+        })
     }
 }
 
@@ -234,7 +240,7 @@ macro_rules! elementwise {
         const BINDINGS: &[Binding] = &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "res_item")];
         const BASE: Form = Form {
             suffix: "",
-            class: Class::Any,
+            class: DeviceClass::Any,
             body: "elementwise/contiguous",
             pieces: &["shared/index"],
             bindings: BINDINGS,
@@ -259,7 +265,7 @@ const CAST: &[Form] = elementwise!(&[], ["a"]);
 /// What most other forms have in common.
 const PLAIN: Form = Form {
     suffix: "",
-    class: Class::Any,
+    class: DeviceClass::Any,
     body: "",
     pieces: &["shared/index"],
     bindings: &[],
@@ -448,14 +454,6 @@ const RANDOM: &[Form] = &[Form {
     ..PLAIN
 }];
 
-const ADAM_STEP: &[Form] = &[Form {
-    body: "optim/step",
-    bindings: &[bind("state", Role::InOut, "u32")],
-    params: Some(params::AdamStep::INFO),
-    pieces: &["shared/float"],
-    constants: &[],
-    ..PLAIN
-}];
 const ADAM_PLAIN: Form = Form {
     body: "optim/adam",
     bindings: &[
@@ -463,11 +461,11 @@ const ADAM_PLAIN: Form = Form {
         bind("grad", Role::In, "item"),
         bind("exp_avg", Role::InOut, "item"),
         bind("exp_avg_sq", Role::InOut, "item"),
-        bind("state", Role::In, "u32"),
+        bind("step", Role::In, "elem"),
         bind("scale", Role::In, "elem"),
     ],
     params: Some(params::Adam::INFO),
-    pieces: &["shared/index", "optim/plain_square"],
+    pieces: &["shared/index", "shared/float", "optim/plain_square"],
     lanes: 4,
     ..PLAIN
 };
@@ -479,10 +477,10 @@ const ADAM_AMSGRAD: &[Form] = &[Form {
         bind("exp_avg", Role::InOut, "item"),
         bind("exp_avg_sq", Role::InOut, "item"),
         bind("max_exp_avg_sq", Role::InOut, "item"),
-        bind("state", Role::In, "u32"),
+        bind("step", Role::In, "elem"),
         bind("scale", Role::In, "elem"),
     ],
-    pieces: &["shared/index", "optim/amsgrad_square"],
+    pieces: &["shared/index", "shared/float", "optim/amsgrad_square"],
     ..ADAM_PLAIN
 }];
 const SGD_PLAIN: Form = Form {
@@ -499,21 +497,11 @@ const SGD_MOMENTUM: &[Form] = &[Form {
         bind("param", Role::InOut, "item"),
         bind("grad", Role::In, "item"),
         bind("momentum_buffer", Role::InOut, "item"),
-        bind("state", Role::In, "u32"),
         bind("scale", Role::In, "elem"),
     ],
     pieces: &["shared/index", "optim/momentum_direction"],
     ..SGD_PLAIN
 }];
-const CLIP: &[Form] = &[Form {
-    body: "optim/clip",
-    bindings: &[bind("a", Role::In, "elem"), bind("out", Role::Out, "elem")],
-    params: Some(params::Clip::INFO),
-    pieces: &[],
-    constants: &[],
-    ..PLAIN
-}];
-
 macro_rules! kernels {
     ($($family:ident { $(
         $(#[doc = $doc:literal])+
@@ -700,8 +688,6 @@ kernels! {
         randint I RANDOM = "s + vec4<i32>(below(bits, u32(t - s)))";
     }
     optim {
-        /// counts a step and keeps the bias corrections of Adam
-        adam_step F ADAM_STEP;
         /// one step of Adam or AdamW
         adam F ADAM;
         /// one step of Adam or AdamW with AMSGrad
@@ -710,7 +696,7 @@ kernels! {
         sgd F SGD;
         /// one step of SGD with momentum
         sgd_momentum F SGD_MOMENTUM;
-        /// total norm of all gradients, and the factor that bounds it
-        clip_coefficient F CLIP;
+        /// factor that bounds the gradient norm a by s: out = min(1, s / (a + t)); NaN stays NaN
+        clip_coefficient F MAP = "select(s / (a + t), 1.0, s / (a + t) > 1.0)";
     }
 }

@@ -279,18 +279,6 @@ params! {
         pad3: u32,
     }
 
-    /// Counting a step of Adam.
-    AdamStep {
-        /// Natural logarithm of beta1 (-inf for 0).
-        log_beta1: f32,
-        /// Natural logarithm of beta2 (-inf for 0).
-        log_beta2: f32,
-        /// 0.
-        pad: u32,
-        /// 0.
-        pad2: u32,
-    }
-
     /// A step of Adam or AdamW on one parameter.
     Adam {
         /// Where param, grad, exp_avg and exp_avg_sq (and max_exp_avg_sq) start; in `vec4`s.
@@ -315,10 +303,10 @@ params! {
         one_minus_beta2: f32,
         /// Added to the denominator.
         eps: f32,
-        /// 0.
-        pad: u32,
-        /// 0.
-        pad2: u32,
+        /// Natural logarithm of beta1 (-inf for 0).
+        log_beta1: f32,
+        /// Natural logarithm of beta2 (-inf for 0).
+        log_beta2: f32,
     }
 
     /// A step of SGD on one parameter.
@@ -339,19 +327,15 @@ params! {
         weight_decay: f32,
         /// Momentum.
         momentum: f32,
-        /// Dampening.
-        dampening: f32,
-    }
-
-    /// Total gradient norm and clip coefficient.
-    Clip {
-        /// Sums of squares; at most 32,768.
-        count: u32,
-        /// Where they start.
-        a_offset: u32,
-        /// The norm that is left alone.
-        max_norm: f32,
+        /// 1 - dampening, computed in f64.
+        one_minus_dampening: f32,
+        /// 1 where momentum_buffer holds nothing yet and becomes the gradient.
+        first: u32,
         /// 0.
         pad: u32,
+        /// 0.
+        pad2: u32,
+        /// 0.
+        pad3: u32,
     }
 }

@@ -58,10 +58,9 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
     match (form.formula, row.formula) {
         (FormulaKind::ElementWise, Some(formula)) => element_wise(&mut out, form, formula),
         (FormulaKind::Combine, Some(formula)) => combine(&mut out, form, formula),
-        (FormulaKind::Sample, Some(formula)) => line(
-            &mut out,
-            format_args!("fn sample(bits: vec4<u32>, s: elem, t: elem) -> vec4<elem> {{ return {formula}; }}"),
-        ),
+        (FormulaKind::Sample, Some(formula)) => {
+            line(&mut out, format_args!("fn sample(bits: vec4<u32>, s: elem, t: elem) -> vec4<elem> {{ return {formula}; }}"))
+        }
         _ => {}
     }
     let mut pieces: Vec<&str> = Vec::new();
@@ -185,9 +184,11 @@ fn expected(row: &Row) -> &'static str {
 }
 
 fn file(op: &'static str, name: &str) -> Result<&'static str> {
-    FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).ok_or_else(|| {
-        Error::argument(op, format!("there is no shader file {name}.wgsl"), "list it in kernel::source::FILES")
-    })
+    FILES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, text)| *text)
+        .ok_or_else(|| Error::argument(op, format!("there is no shader file {name}.wgsl"), "list it in kernel::source::FILES"))
 }
 
 macro_rules! files {
@@ -213,12 +214,10 @@ pub const FILES: &[(&str, &str)] = files![
     "norm/layer_norm_backward_weight"
     "optim/adam"
     "optim/amsgrad_square"
-    "optim/clip"
     "optim/momentum_direction"
     "optim/plain_direction"
     "optim/plain_square"
     "optim/sgd"
-    "optim/step"
     "random/fill"
     "reduce/argmax"
     "reduce/merged_position"
