@@ -35,12 +35,12 @@ pub struct Binding {
 
 /// Which kind of device a form is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeviceClass {
+pub enum Class {
     /// Every device, where no form of a closer class exists.
     Any,
     /// Drivers that run on the CPU: registers instead of workgroup memory, no barriers.
     Cpu,
-    /// Devices with subgroups of a known size.
+    /// CPU drivers with subgroups of 8 (lavapipe).
     Subgroup,
 }
 
@@ -64,7 +64,7 @@ pub struct Form {
     /// Appended to the row's name with `_`; empty for the main form.
     pub suffix: &'static str,
     /// Devices it is for.
-    pub class: DeviceClass,
+    pub class: Class,
     /// File under `shaders/`, without extension.
     pub body: &'static str,
     /// Further files that the body needs.
@@ -158,10 +158,10 @@ impl Kernel {
     }
 
     /// The form for `class`: the first of exactly that class, else the first for any device.
-    pub fn select(self, class: DeviceClass) -> KernelId {
+    pub fn select(self, class: Class) -> KernelId {
         let forms = self.row().forms;
-        let position = |class: DeviceClass| forms.iter().position(|form| form.class == class);
-        KernelId { kernel: self, form: position(class).or_else(|| position(DeviceClass::Any)).unwrap_or(0) as u8 }
+        let position = |class: Class| forms.iter().position(|form| form.class == class);
+        KernelId { kernel: self, form: position(class).or_else(|| position(Class::Any)).unwrap_or(0) as u8 }
     }
 }
 
@@ -217,6 +217,13 @@ impl Sharing {
     }
 }
 
+impl Class {
+    /// True where workgroups are loops on a few cores, so that long invocations beat many.
+    pub fn is_cpu(self) -> bool {
+        self != Class::Any
+    }
+}
+
 /// Form of element-wise kernels over contiguous operands whose offsets are multiples of 4.
 pub const CONTIGUOUS: u8 = 0;
 /// Form of element-wise kernels over views: up to 4 dimensions after collapsing.
@@ -240,7 +247,7 @@ macro_rules! elementwise {
         const BINDINGS: &[Binding] = &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "res_item")];
         const BASE: Form = Form {
             suffix: "",
-            class: DeviceClass::Any,
+            class: Class::Any,
             body: "elementwise/contiguous",
             pieces: &["shared/index"],
             bindings: BINDINGS,
@@ -265,7 +272,7 @@ const CAST: &[Form] = elementwise!(&[], ["a"]);
 /// What most other forms have in common.
 const PLAIN: Form = Form {
     suffix: "",
-    class: DeviceClass::Any,
+    class: Class::Any,
     body: "",
     pieces: &["shared/index"],
     bindings: &[],

@@ -6,7 +6,7 @@ pub mod params;
 pub mod source;
 
 pub use catalog::{
-    COLUMNS_VEC4, CONTIGUOUS, DeviceClass, Form, Kernel, KernelId, ROWS_VEC4, Role, STRIDED, STRIDED_VEC4, Sharing, VEC4,
+    COLUMNS_VEC4, CONTIGUOUS, Class, Form, Kernel, KernelId, ROWS_VEC4, Role, STRIDED, STRIDED_VEC4, Sharing, VEC4,
 };
 pub use params::Params;
 pub use source::ParamPath;
