@@ -161,7 +161,7 @@ impl Tensor {
         let kept = |i: usize| i.checked_sub(added).and_then(|i| self.shape().get(i).copied());
         let length = |(i, len): (usize, &isize)| match (usize::try_from(*len), kept(i)) {
             (Ok(len), _) => Ok(len),
-            (Err(_), Some(len)) if *len == -1 => Ok(len),
+            (Err(_), Some(old)) if *len == -1 => Ok(old),
             _ => Err(Error::argument("expand", format!("length {len} in {shape:?}"), "-1 keeps a dimension that exists")),
         };
         let target = shape.iter().enumerate().map(length).collect::<Result<Vec<_>>>()?;
