@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Result<Summary> {
     let (losses, early) = trainer.train(&args, &save)?;
     let tokens_per_step = trainer.settings.batch * trainer.settings.context * trainer.settings.accum;
     let mut summary = Summary::of_training(&device, &losses, tokens_per_step, early);
-    summary.interrupted = STOP.load(Ordering::Relaxed);
+    summary.interrupted = trainer.step < trainer.settings.steps;
     if trainer.step > first_step {
         save(&trainer)?;
     }
@@ -120,7 +120,8 @@ impl Trainer {
         let losses = Losses::new(reporter(&bar, self));
         let first = self.step;
         let mut early = Counters::of(&self.device);
-        while self.step < self.settings.steps && !STOP.load(Ordering::Relaxed) {
+        let stops = |step: u64| STOP.load(Ordering::Relaxed) || args.stop_after.is_some_and(|count| step - first >= count);
+        while self.step < self.settings.steps && !stops(self.step) {
             let loss = self.step()?;
             if !losses.push(&loss)? {
                 break;

@@ -117,6 +117,9 @@ pub struct Args {
     /// Writes a summary for scripts
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Stops after so many steps of this run as Ctrl-C does
+    #[arg(long, hide = true)]
+    pub stop_after: Option<u64>,
     /// No progress bar and no report
     #[arg(long)]
     pub quiet: bool,
