@@ -27,5 +27,11 @@ pub mod stream;
 #[cfg(feature = "gpu")]
 pub mod tensor;
 
+#[cfg(feature = "gpu")]
+pub use device::{Device, DeviceOptions};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
+#[cfg(feature = "gpu")]
+pub use stream::{Event, Stream};
+#[cfg(feature = "gpu")]
+pub use tensor::Tensor;

@@ -1,40 +1,294 @@
-//! device (placeholder by the lead; signatures are final)
-use crate::memory::Category;
-use std::sync::Arc;
+//! The wgpu boundary: which adapter, its limits, buffers, staging, and the state that all handles share.
+//!
+//! A [`Device`] is a cheap handle. Behind it stand the core (pure state machines under one lock, `core.rs`) and the queue
+//! (`stream::queue`), which owns the last wgpu handles. Read next: `memory.rs` (the allocation ladder), `core.rs`.
 
-/// A device handle; cheap to clone.
+mod adapter;
+pub(crate) mod command;
+pub(crate) mod core;
+pub(crate) mod driver;
+mod memory;
+pub(crate) mod places;
+pub(crate) mod staging;
+mod statistics;
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
+pub use core::Counters;
+pub use memory::Memory;
+pub use statistics::DeviceStats;
+
+use crate::device::command::ChunkId;
+use crate::device::core::Core;
+use crate::error::{Error, Result};
+use crate::ids::Fence;
+use crate::memory::{Caching, Config, Pool};
+use adapter::Opened;
+use futures_channel::oneshot;
+
+/// A device: an adapter that was opened, with its streams, memory and queue. Cloning gives another handle on it.
+///
+/// When the last handle is gone (tensors hold one each), work in flight is awaited and everything is closed.
 #[derive(Clone)]
-pub struct Device(Arc<()>);
+pub struct Device(Arc<Handle>);
 
-/// One block lent by the pool: owned memory of the device.
-pub struct Memory {}
-impl Memory {
-    pub(crate) fn size(&self) -> u64 {
-        todo!()
-    }
-    pub(crate) fn version(&self) -> u64 {
-        todo!()
-    }
-    pub(crate) fn set_category(&self, category: Category) {
-        let _ = category;
-        todo!()
+/// Ends the queue when the last handle of a device is gone.
+struct Handle {
+    shared: Arc<Shared>,
+    closer: Mutex<Option<Closer>>,
+}
+
+/// What upper floors run when the device closes (joins the queue thread).
+pub(crate) type Closer = Box<dyn FnOnce() + Send>;
+
+/// The wgpu device and queue.
+pub(crate) struct Gpu {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+}
+
+/// What all handles and the queue share.
+pub(crate) struct Shared {
+    pub(crate) gpu: Gpu,
+    pub(crate) id: u64,
+    pub(crate) info: AdapterInfo,
+    pub(crate) limits: Limits,
+    pub(crate) options: DeviceOptions,
+    pub(crate) on_queue_thread_only: bool,
+    core: Mutex<Core>,
+    /// Wakes the queue.
+    pub(crate) work: Condvar,
+    /// Wakes threads that wait for room.
+    pub(crate) room: Condvar,
+    /// State of upper floors.
+    attachments: [OnceLock<Box<dyn Any + Send + Sync>>; 4],
+    /// Where the queue runs without a thread of its own: makes it take a step.
+    pub(crate) step: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Purchases of segments to refuse from now on; for tests.
+    pub(crate) refuse_segments: AtomicU64,
+}
+
+/// A mapped download chunk; given back when the last reader is done.
+pub(crate) struct ReadChunk {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: ChunkId,
+    pub(crate) buffer: Arc<wgpu::Buffer>,
+}
+
+impl Drop for ReadChunk {
+    fn drop(&mut self) {
+        let mut core = self.shared.lock();
+        core.read.push(self.id);
+        self.shared.wake(core);
     }
 }
+
+impl Shared {
+    fn new(opened: Opened, options: DeviceOptions) -> Arc<Shared> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let config = Config {
+            limit: options.memory_limit.unwrap_or(u64::MAX),
+            max_segment: opened.limits.max_buffer_size,
+            alignment: u64::from(opened.limits.storage_alignment).max(256),
+            caching: options.caching,
+        };
+        let on_queue_thread_only = opened.info.backend == "gl" && cfg!(not(target_arch = "wasm32"));
+        let shared = Arc::new(Shared {
+            gpu: Gpu { device: opened.device, queue: opened.queue },
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            info: opened.info,
+            limits: opened.limits,
+            options,
+            on_queue_thread_only,
+            core: Mutex::new(Core::new(Pool::new(config))),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            attachments: [const { OnceLock::new() }; 4],
+            step: OnceLock::new(),
+            refuse_segments: AtomicU64::new(0),
+        });
+        let weak = Arc::downgrade(&shared);
+        shared.gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            if let Some(shared) = weak.upgrade() {
+                shared.late_error(format!("an enqueued operation failed: {error}"));
+            }
+        }));
+        let weak = Arc::downgrade(&shared);
+        shared.gpu.device.set_device_lost_callback(move |reason, message| {
+            if let Some(shared) = weak.upgrade() {
+                shared.lost(format!("{reason:?}: {message}"));
+            }
+        });
+        shared
+    }
+
+    /// The core. A panic of another thread does not take it away: its state is plain data, changed by total functions.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Releases the lock and makes the queue look at it.
+    pub(crate) fn wake(&self, core: MutexGuard<'_, Core>) {
+        let sleeps = core.queue_sleeps;
+        drop(core);
+        match self.step.get() {
+            Some(step) => step(),
+            None if sleeps => self.work.notify_one(),
+            None => {}
+        }
+    }
+
+    /// Keeps an error of enqueued work for the next call that synchronises.
+    pub(crate) fn late_error(&self, fact: String) {
+        let mut core = self.lock();
+        if core.late_error.is_none() {
+            core.late_error = Some(Error::Device {
+                fact,
+                help: "check the operation named here; results enqueued after it may be wrong".into(),
+            });
+        }
+    }
+
+    /// The device is gone: every waiter and every later call is told.
+    pub(crate) fn lost(&self, fact: String) {
+        let mut core = self.lock();
+        if core.stop {
+            return;
+        }
+        core.lost.get_or_insert(fact);
+        // Dropping the senders wakes the waiters; they find `lost`.
+        let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
+        self.room.notify_all();
+        self.wake(core);
+        drop(orphans);
+    }
+
+    pub(crate) fn injected_failure(&self, kind: driver::BufferKind) -> Option<String> {
+        if kind != driver::BufferKind::Segment {
+            return None;
+        }
+        let less = |left: u64| left.checked_sub(1);
+        let refused = self.refuse_segments.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok();
+        refused.then(|| String::from("refused by a test"))
+    }
+
+    /// State of an upper floor, made at first use. At most four types per device.
+    pub(crate) fn attachment<T: Any + Send + Sync>(&self, make: impl Fn() -> T) -> Option<&T> {
+        self.attachments.iter().find_map(|slot| slot.get_or_init(|| Box::new(make())).downcast_ref::<T>())
+    }
+}
+
 impl Device {
-    /// Opens the best adapter.
-    pub fn open() -> crate::Result<Device> {
-        todo!()
+    pub(crate) async fn open_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
+        Ok(Shared::new(adapter::open(&options).await?, options))
     }
-    /// Which kernel variants suit the device.
-    pub(crate) fn class(&self) -> crate::kernel::DeviceClass {
-        todo!()
+
+    /// A device without a driver, for tests of everything but kernels.
+    #[cfg(feature = "noop")]
+    pub(crate) fn noop_parts(options: DeviceOptions) -> Arc<Shared> {
+        Shared::new(adapter::open_noop(), options)
     }
+
+    pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {
+        Device(Arc::new(Handle { shared, closer: Mutex::new(Some(closer)) }))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
+    }
+
+    /// Name, backend, driver and kind of the adapter.
+    pub fn info(&self) -> &AdapterInfo {
+        &self.shared().info
+    }
+
     /// Name of the adapter.
     pub fn name(&self) -> &str {
-        todo!()
+        &self.info().name
     }
+
+    /// The adapter's limits.
+    pub fn limits(&self) -> &Limits {
+        &self.shared().limits
+    }
+
+    /// Names of the optional wgpu features in use.
+    pub fn features(&self) -> Vec<String> {
+        self.shared().gpu.device.features().iter_names().map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// True when both handles mean the same device.
     pub fn same(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// True when freed memory is kept for reuse.
+    pub fn is_caching(&self) -> bool {
+        self.shared().options.caching == Caching::Pooled
+    }
+
+    /// A future that is ready when `fence` has been executed; flushes what it waits for.
+    pub(crate) fn completion(&self, fence: Fence) -> Result<oneshot::Receiver<()>> {
+        let (sender, receiver) = oneshot::channel();
+        let shared = self.shared();
+        let mut core = shared.lock();
+        core.alive()?;
+        if core.timeline.is_completed(fence) {
+            let _ = sender.send(());
+            return Ok(receiver);
+        }
+        core.waiters.push((fence, sender));
+        core.wanted.insert(fence);
+        shared.wake(core);
+        Ok(receiver)
+    }
+
+    /// Submits everything and waits until it has been executed.
+    pub(crate) fn wait_for_everything(&self) -> Result<()> {
+        let fences = self.shared().lock().timeline.everything();
+        for fence in fences.iter() {
+            self.block_on(self.completion(fence)?)?;
+        }
+        self.shared().lock().alive()
+    }
+
+    /// Blocks this thread on an answer of the queue and books the wait.
+    pub(crate) fn block_on<T>(&self, answer: oneshot::Receiver<T>) -> Result<T> {
+        if cfg!(target_arch = "wasm32") {
+            return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
+        }
+        let start = web_time::Instant::now();
+        let answer = pollster::block_on(answer);
+        let mut core = self.shared().lock();
+        core.counters.host_syncs += 1;
+        core.counters.host_sync_nanos += start.elapsed().as_nanos() as u64;
+        answer.map_err(|_| self.closed(&core))
+    }
+
+    /// Why an answer will never come.
+    pub(crate) fn closed(&self, core: &Core) -> Error {
+        Error::DeviceLost { fact: core.lost.clone().unwrap_or_else(|| "the queue was closed".into()) }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut core = self.shared.lock();
+        core.stop = true;
+        core.queue_sleeps = true;
+        self.shared.wake(core);
+        let closer = self.closer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(close) = closer {
+            close();
+        }
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Device({})", self.info())
     }
 }

@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod grid;
 pub mod params;
+pub(crate) mod pipeline;
 pub mod source;
 
 pub use catalog::{

@@ -1,7 +1,6 @@
 //! Records of blocks and segments, in arenas with `u32` links.
 
 use super::policy::{Category, Tag};
-use super::size_class::Group;
 use crate::ids::FenceSet;
 
 /// "No neighbour".
@@ -62,12 +61,13 @@ pub(super) enum SegmentState {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub state: SegmentState,
-    pub group: Group,
     pub size: u64,
     /// The block at offset 0.
     pub first: u32,
     /// Lent blocks in it.
     pub lent: u32,
+    /// Nothing of it was lent yet: whoever bought it is about to ask, so the ladder of others must not release it.
+    pub fresh: bool,
     /// The last use of any byte of it, per stream. Only grows: it decides when the memory is really given back.
     pub uses: FenceSet,
 }
@@ -85,6 +85,7 @@ impl<T> Arena<T> {
     }
 
     /// Puts `record` into a slot and names it.
+    #[inline]
     pub(super) fn insert(&mut self, record: T) -> u32 {
         match self.vacant.pop() {
             Some(slot) => {
@@ -99,16 +100,22 @@ impl<T> Arena<T> {
     }
 
     /// The slot may be used again; its record must say that it is vacant.
+    #[inline]
     pub(super) fn release(&mut self, slot: u32) {
         self.vacant.push(slot);
     }
 
+    #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().enumerate().map(|(slot, record)| (slot as u32, record))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut()
     }
 
     /// Number of slots that hold a record.
@@ -119,12 +126,14 @@ impl<T> Arena<T> {
 
 impl<T> std::ops::Index<u32> for Arena<T> {
     type Output = T;
+    #[inline]
     fn index(&self, slot: u32) -> &T {
         &self.slots[slot as usize]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Arena<T> {
+    #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
         &mut self.slots[slot as usize]
     }

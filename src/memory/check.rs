@@ -1,6 +1,7 @@
 //! What is always true of a pool: sentences, each with a function.
 
 use super::block::{Block, BlockState, SegmentState};
+use super::free_list::Home;
 use super::pool::Pool;
 use super::stats::Breakdown;
 
@@ -77,10 +78,10 @@ fn free_blocks_are_listed(pool: &Pool) -> bool {
     let mut free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free);
     let listed = free.all(|(at, block)| {
         let segment = &pool.segments[block.segment];
-        segment.state == SegmentState::Open && pool.free[segment.group as usize].contains(pool.key(at), &block.uses)
+        segment.state == SegmentState::Open && pool.free.contains(pool.key(at), Home::of(&block.uses))
     });
     let free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free).count();
-    listed && free == pool.free.iter().map(|list| list.len()).sum::<usize>()
+    listed && free == pool.free.len()
 }
 
 fn leaving_segments_are_withdrawn(pool: &Pool) -> bool {

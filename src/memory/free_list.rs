@@ -3,36 +3,20 @@
 //! A stream first looks at its own blocks and at those that no unsubmitted command uses. Both lists are searched as
 //! if they were one, so what a single stream is given does not depend on how far submission has come.
 
-use std::collections::BTreeSet;
-
+use super::free_tree::{Key, Nodes, Tree};
 use crate::ids::{Fence, FenceSet, Horizons, StreamId};
-
-/// Where a free block stands in the order: smallest first, then lowest address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub size: u64,
-    pub segment: u32,
-    pub offset: u64,
-    pub block: u32,
-}
-
-impl Key {
-    /// The lowest key of blocks with at least `size` bytes.
-    fn at_least(size: u64) -> Key {
-        Key { size, segment: 0, offset: 0, block: 0 }
-    }
-}
 
 /// Whose unsubmitted commands may still use a free block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
+pub(super) enum Home {
     Nobody,
     One(StreamId),
     Several,
 }
 
 impl Home {
-    fn of(uses: &FenceSet) -> Home {
+    #[inline]
+    pub(super) fn of(uses: &FenceSet) -> Home {
         let mut fences = uses.iter();
         match (fences.next(), fences.next()) {
             (None, _) => Home::Nobody,
@@ -57,60 +41,82 @@ const SHORT_BACKLOG: u64 = 32;
 /// So many blocks of another stream are looked at in one search: a bound on its time.
 const LOOK: usize = 32;
 
-/// All free blocks of one size group.
+/// All free blocks of a pool.
 #[derive(Debug, Default)]
 pub(super) struct FreeList {
-    nobody: BTreeSet<Key>,
-    several: BTreeSet<Key>,
-    streams: Vec<(StreamId, BTreeSet<Key>)>,
+    nodes: Nodes,
+    nobody: Tree,
+    several: Tree,
+    streams: Vec<(StreamId, Tree)>,
 }
 
 impl FreeList {
-    fn list(&mut self, home: Home) -> &mut BTreeSet<Key> {
-        match home {
+    #[inline]
+    fn tree(&mut self, home: Home) -> (&mut Tree, &mut Nodes) {
+        let tree = match home {
             Home::Nobody => &mut self.nobody,
             Home::Several => &mut self.several,
             Home::One(stream) => {
                 let at = match self.streams.iter().position(|(known, _)| *known == stream) {
                     Some(at) => at,
                     None => {
-                        self.streams.push((stream, BTreeSet::new()));
+                        self.streams.push((stream, Tree::default()));
                         self.streams.len() - 1
                     }
                 };
                 &mut self.streams[at].1
             }
+        };
+        (tree, &mut self.nodes)
+    }
+
+    fn trees(&self) -> impl Iterator<Item = &Tree> {
+        [&self.nobody, &self.several].into_iter().chain(self.streams.iter().map(|(_, tree)| tree))
+    }
+
+    /// Adds a block.
+    #[inline]
+    pub(super) fn insert(&mut self, key: Key, home: Home) {
+        let (tree, nodes) = self.tree(home);
+        tree.insert(nodes, key);
+    }
+
+    /// Takes a block out of the tree it is in.
+    #[inline]
+    pub(super) fn remove(&mut self, key: Key, home: Home) {
+        let (tree, nodes) = self.tree(home);
+        tree.remove(nodes, key);
+    }
+
+    /// The block `old`, in the tree of `from`, has become `new` and belongs to `home`.
+    #[inline]
+    pub(super) fn rekey(&mut self, old: Key, from: Home, new: Key, home: Home) {
+        if from == home {
+            let (tree, nodes) = self.tree(home);
+            tree.rekey(nodes, old, new);
+        } else {
+            self.remove(old, from);
+            self.insert(new, home);
         }
     }
 
-    /// Adds a block with these last uses.
-    pub(super) fn insert(&mut self, key: Key, uses: &FenceSet) {
-        self.list(Home::of(uses)).insert(key);
-    }
-
-    /// Takes a block out; `uses` is what it was inserted with. False when it was not there.
-    pub(super) fn remove(&mut self, key: Key, uses: &FenceSet) -> bool {
-        self.list(Home::of(uses)).remove(&key)
-    }
-
-    /// True when the block is in the list that belongs to `uses`.
-    pub(super) fn contains(&self, key: Key, uses: &FenceSet) -> bool {
-        match Home::of(uses) {
-            Home::Nobody => self.nobody.contains(&key),
-            Home::Several => self.several.contains(&key),
-            Home::One(stream) => self.streams.iter().any(|(known, list)| *known == stream && list.contains(&key)),
+    /// True when the block is in the tree of `home`.
+    pub(super) fn contains(&self, key: Key, home: Home) -> bool {
+        match home {
+            Home::Nobody => self.nobody.contains(&self.nodes, key),
+            Home::Several => self.several.contains(&self.nodes, key),
+            Home::One(stream) => self.streams.iter().any(|(known, tree)| *known == stream && tree.contains(&self.nodes, key)),
         }
     }
 
     /// Number of blocks.
     pub(super) fn len(&self) -> usize {
-        self.nobody.len() + self.several.len() + self.streams.iter().map(|(_, list)| list.len()).sum::<usize>()
+        self.trees().map(Tree::len).sum()
     }
 
     /// Size of the largest block.
     pub(super) fn largest(&self) -> u64 {
-        let lists = [&self.nobody, &self.several].into_iter().chain(self.streams.iter().map(|(_, list)| list));
-        lists.filter_map(|list| list.last()).map(|key| key.size).max().unwrap_or(0)
+        self.trees().filter_map(|tree| tree.last(&self.nodes)).map(|key| key.size).max().unwrap_or(0)
     }
 
     /// The block for `stream`: best fit among those that need no edge, else one with the shortest backlog.
@@ -122,33 +128,34 @@ impl FreeList {
         uses_of: impl Fn(u32) -> &'a FenceSet,
         horizons: &impl Horizons,
     ) -> Option<Key> {
-        let from = Key::at_least(size);
-        let mut best = self.nobody.range(from..).next().copied();
-        let mut foreign = false;
-        for (known, list) in &self.streams {
+        let mut best = self.nobody.first_fit(&self.nodes, size);
+        let mut foreign = self.several.len() > 0;
+        for (known, tree) in &self.streams {
             if *known == stream {
-                best = lesser(best, list.range(from..).next().copied());
+                best = lesser(best, tree.first_fit(&self.nodes, size));
             } else {
-                foreign |= !list.is_empty();
+                foreign |= tree.len() > 0;
             }
         }
-        foreign |= !self.several.is_empty();
         // A tight fit is taken without a look at other streams: fewer edges, and the same choice every time.
         if !foreign || best.is_some_and(|key| key.size - size <= size / 4) {
             return best;
         }
         let mut with_edge: Option<(u64, Key)> = None;
-        let others = self.streams.iter().filter(|(known, _)| *known != stream).map(|(_, list)| list);
-        for list in others.chain([&self.several]) {
-            for key in list.range(from..).take(LOOK) {
+        let others = self.streams.iter().filter(|(known, _)| *known != stream).map(|(_, tree)| tree);
+        for tree in others.chain([&self.several]) {
+            let mut next = tree.first_fit(&self.nodes, size);
+            for _ in 0..LOOK {
+                let Some(key) = next.filter(|key| best.is_none_or(|best| *key < best)) else { break };
                 let backlog = backlog(uses_of(key.block), stream, horizons);
                 if backlog == 0 {
-                    best = lesser(best, Some(*key));
+                    best = Some(key);
                     break;
                 }
-                if with_edge.is_none_or(|known| (backlog, *key) < known) {
-                    with_edge = Some((backlog, *key));
+                if with_edge.is_none_or(|known| (backlog, key) < known) {
+                    with_edge = Some((backlog, key));
                 }
+                next = tree.after(&self.nodes, key);
             }
         }
         let longest = if effort == Effort::AnyBacklog { u64::MAX } else { SHORT_BACKLOG };
@@ -156,6 +163,7 @@ impl FreeList {
     }
 }
 
+#[inline]
 fn lesser(a: Option<Key>, b: Option<Key>) -> Option<Key> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -72,6 +72,7 @@
 mod block;
 mod check;
 mod free_list;
+mod free_tree;
 mod policy;
 mod pool;
 mod report;

@@ -92,9 +92,10 @@ impl Default for Config {
 }
 
 /// Whether freed memory is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Caching {
     /// Keep it and lend it again.
+    #[default]
     Pooled,
     /// One segment per request, given back at once: to measure what pooling gains.
     Unpooled,

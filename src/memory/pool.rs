@@ -1,10 +1,11 @@
 //! The state machine: commands and reports in, answers out.
 
 use super::block::{Arena, Block, BlockState, NONE, Segment, SegmentState};
-use super::free_list::{Effort, FreeList, Key, needs_edge};
+use super::free_list::{Effort, FreeList, Home, needs_edge};
+use super::free_tree::Key;
 use super::policy::{Caching, Category, Config, Request, Rung, Tag};
 use super::report::{Holder, OomCause, OomReport};
-use super::size_class::{Group, round_up, segment_size};
+use super::size_class::{round_up, segment_size};
 use super::stats::{Breakdown, Stats};
 use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
 
@@ -25,7 +26,6 @@ pub struct Place {
 pub struct SegmentRequest {
     /// Bytes to buy.
     pub size: u64,
-    pub(super) group: Group,
 }
 
 /// What the caller of [`Pool::alloc`] must do.
@@ -57,8 +57,8 @@ pub struct Pool {
     pub(super) config: Config,
     pub(super) blocks: Arena<Block>,
     pub(super) segments: Arena<Segment>,
-    /// Free blocks of open segments, per [`Group`].
-    pub(super) free: [FreeList; 2],
+    /// Free blocks of open segments.
+    pub(super) free: FreeList,
     /// Segments in state `Marked`.
     pub(super) marked: Vec<u32>,
     /// Segments in state `Retiring`.
@@ -78,7 +78,7 @@ impl Pool {
             config,
             blocks: Arena::new(),
             segments: Arena::new(),
-            free: [FreeList::default(), FreeList::default()],
+            free: FreeList::default(),
             marked: Vec::new(),
             retiring: Vec::new(),
             pending: 0,
@@ -93,14 +93,13 @@ impl Pool {
     /// driver refuses); a free block with any edge; once per request, completion of all work; out of memory.
     pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
         let size = round_up(request.bytes.max(1), self.config.alignment);
-        let group = Group::of(size);
-        if let Some(key) = self.search(group, size, Effort::ShortBacklog, request, horizons) {
-            return self.lend(group, key, size, request, horizons);
+        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+            return self.lend(key, size, request, horizons);
         }
         self.reap(horizons);
         if self.config.caching == Caching::Pooled && self.unmark_fitting(size) {
-            if let Some(key) = self.search(group, size, Effort::ShortBacklog, request, horizons) {
-                return self.lend(group, key, size, request, horizons);
+            if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+                return self.lend(key, size, request, horizons);
             }
         }
         let hopeless = if size > self.config.max_segment {
@@ -113,13 +112,11 @@ impl Pool {
         if hopeless.is_none() {
             if let Some(bytes) = self.plan_purchase(size, request, horizons) {
                 self.pending += bytes;
-                return Answer::NeedSegment(SegmentRequest { size: bytes, group });
+                return Answer::NeedSegment(SegmentRequest { size: bytes });
             }
         }
-        for group in [group, group.other()] {
-            if let Some(key) = self.search(group, size, Effort::AnyBacklog, request, horizons) {
-                return self.lend(group, key, size, request, horizons);
-            }
+        if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
+            return self.lend(key, size, request, horizons);
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, request);
@@ -128,7 +125,7 @@ impl Pool {
             request.waited = true;
             request.rung = Rung::Exact;
             self.stats.num_alloc_retries += 1;
-            self.empty_cache();
+            self.mark_idle();
             return Answer::NeedCompletion;
         }
         let cause = match request.rung {
@@ -143,7 +140,7 @@ impl Pool {
     ///
     /// Without any (it was never used) it keeps the uses it was lent with.
     pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
-        let BlockId(mut at) = block;
+        let BlockId(at) = block;
         if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
             debug_assert!(false, "{block:?} is freed but not lent");
             return;
@@ -157,7 +154,7 @@ impl Pool {
             record.uses = last_uses;
         }
         self.segments[segment].uses.merge(&self.blocks[at].uses);
-        self.blocks[at].uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
+        self.forget_submitted(at, horizons);
 
         self.stats.allocation.sub(1);
         self.stats.allocated_bytes.sub(size);
@@ -167,17 +164,7 @@ impl Pool {
         self.breakdown.cached += size;
         self.segments[segment].lent -= 1;
 
-        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
-        if self.is_free(next) {
-            self.unlist(next);
-            self.absorb_next(at, horizons);
-        }
-        if self.is_free(prev) {
-            self.unlist(prev);
-            self.absorb_next(prev, horizons);
-            at = prev;
-        }
-        self.list(at);
+        self.merge_and_list(at, horizons);
         if self.config.caching == Caching::Unpooled {
             self.mark(segment);
         }
@@ -193,10 +180,10 @@ impl Pool {
         self.breakdown.cached += size;
         let segment = self.segments.insert(Segment {
             state: SegmentState::Open,
-            group: request.group,
             size,
             first: NONE,
             lent: 0,
+            fresh: true,
             uses: FenceSet::new(),
         });
         let block = self.blocks.insert(Block::free(segment, 0, size));
@@ -239,6 +226,13 @@ impl Pool {
 
     /// Marks every idle segment for release; `poll_release` hands them out.
     pub fn empty_cache(&mut self) {
+        for segment in self.segments.iter_mut() {
+            segment.fresh = false;
+        }
+        self.mark_idle();
+    }
+
+    fn mark_idle(&mut self) {
         for segment in self.idle_segments() {
             self.mark(segment);
         }
@@ -330,29 +324,30 @@ impl Pool {
         all
     }
 
-    fn search(&self, group: Group, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+    fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
         let uses_of = |block| &self.blocks[block].uses;
-        let found = self.free[group as usize].search(request.stream, size, effort, uses_of, horizons);
+        let found = self.free.search(request.stream, size, effort, uses_of, horizons);
         // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
         found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
     }
 
     /// Lends the front of a free block; what is left stays free.
-    fn lend(&mut self, group: Group, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
-        let at = key.block;
-        self.free[group as usize].remove(key, &self.blocks[at].uses);
-        if key.size > size && self.config.caching == Caching::Pooled {
-            self.split(at, size);
-        }
+    fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+        let at = if key.size > size && self.config.caching == Caching::Pooled {
+            self.split(key, size)
+        } else {
+            self.unlist(key.block);
+            key.block
+        };
         let record = &mut self.blocks[at];
         record.state = BlockState::Lent;
         record.requested = request.bytes;
         record.tag = request.tag;
         let (segment, offset, size) = (record.segment, record.offset, record.size);
-        let mut after = record.uses.clone();
-        after.retain(|fence| needs_edge(fence, request.stream, horizons));
+        let after: FenceSet = record.uses.iter().filter(|fence| needs_edge(*fence, request.stream, horizons)).collect();
 
         self.segments[segment].lent += 1;
+        self.segments[segment].fresh = false;
         self.stats.order_edges += after.len() as u64;
         self.stats.allocation.add(1);
         self.stats.allocated_bytes.add(size);
@@ -363,35 +358,78 @@ impl Pool {
         Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
     }
 
-    /// Cuts a block that is in no list after `size` bytes and lists the rest.
-    fn split(&mut self, at: u32, size: u64) {
-        let front = &self.blocks[at];
-        let mut rest = Block::free(front.segment, front.offset + size, front.size - size);
-        (rest.prev, rest.next, rest.uses) = (at, front.next, front.uses.clone());
-        let after = rest.next;
-        let rest = self.blocks.insert(rest);
-        self.blocks[at].size = size;
-        self.blocks[at].next = rest;
-        if after != NONE {
-            self.blocks[after].prev = rest;
-        }
-        self.list(rest);
+    /// Cuts `size` bytes off the front of a free block, as a block that is in no list.
+    fn split(&mut self, key: Key, size: u64) -> u32 {
+        let rest = &self.blocks[key.block];
+        let (segment, offset, prev) = (rest.segment, rest.offset, rest.prev);
+        let mut front = Block::free(segment, offset, size);
+        (front.prev, front.next) = (prev, key.block);
+        rest.uses.iter().for_each(|fence| front.uses.insert(fence));
+        let home = Home::of(&rest.uses);
+        let front = self.blocks.insert(front);
+        let rest = &mut self.blocks[key.block];
+        rest.prev = front;
+        rest.offset += size;
+        rest.size -= size;
+        self.link(segment, prev, front);
+        self.free.rekey(key, home, self.key(key.block), home);
+        front
     }
 
-    /// Joins a block with its right neighbour; neither is in a list.
-    fn absorb_next(&mut self, at: u32, horizons: &impl Horizons) {
-        let next = self.blocks[at].next;
-        let gone = &mut self.blocks[next];
-        gone.state = BlockState::Vacant;
-        let (size, after, uses) = (gone.size, gone.next, std::mem::take(&mut gone.uses));
-        self.blocks.release(next);
-        let block = &mut self.blocks[at];
+    /// Lists a block that has become free, as one with its free neighbours. The neighbour's record takes it in: a rest that
+    /// shrinks and grows again keeps its place in the order.
+    fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
+        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
+        let keep = match (self.is_free(prev), self.is_free(next)) {
+            (false, false) => return self.list(at),
+            (true, false) => prev,
+            (_, true) => next,
+        };
+        let (old, from) = (self.key(keep), Home::of(&self.blocks[keep].uses));
+        self.absorb(keep, at);
+        if keep == next && self.is_free(prev) {
+            self.unlist(prev);
+            self.absorb(keep, prev);
+        }
+        self.forget_submitted(keep, horizons);
+        self.free.rekey(old, from, self.key(keep), Home::of(&self.blocks[keep].uses));
+    }
+
+    /// Joins two neighbours into the record of `keep`; `gone` is in no list.
+    fn absorb(&mut self, keep: u32, gone: u32) {
+        let record = &mut self.blocks[gone];
+        record.state = BlockState::Vacant;
+        let uses = std::mem::take(&mut record.uses);
+        let (segment, offset, size, prev, next) = (record.segment, record.offset, record.size, record.prev, record.next);
+        self.blocks.release(gone);
+        let block = &mut self.blocks[keep];
         block.size += size;
-        block.next = after;
-        block.uses.merge(&uses);
-        block.uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
-        if after != NONE {
-            self.blocks[after].prev = at;
+        uses.iter().for_each(|fence| block.uses.insert(fence));
+        if next == keep {
+            block.offset = offset;
+            block.prev = prev;
+            self.link(segment, prev, keep);
+        } else {
+            block.next = next;
+            if next != NONE {
+                self.blocks[next].prev = keep;
+            }
+        }
+    }
+
+    /// `block` comes after `prev` in its segment.
+    fn link(&mut self, segment: u32, prev: u32, block: u32) {
+        match prev {
+            NONE => self.segments[segment].first = block,
+            prev => self.blocks[prev].next = block,
+        }
+    }
+
+    /// Drops the uses that every later command comes after anyway.
+    fn forget_submitted(&mut self, block: u32, horizons: &impl Horizons) {
+        let uses = &mut self.blocks[block].uses;
+        if uses.iter().any(|fence| fence.number <= horizons.submitted(fence.stream)) {
+            uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
         }
     }
 
@@ -405,18 +443,17 @@ impl Pool {
     }
 
     fn list(&mut self, at: u32) {
-        let group = self.segments[self.blocks[at].segment].group;
-        self.free[group as usize].insert(self.key(at), &self.blocks[at].uses);
+        self.free.insert(self.key(at), Home::of(&self.blocks[at].uses));
     }
 
     fn unlist(&mut self, at: u32) {
-        let group = self.segments[self.blocks[at].segment].group;
-        self.free[group as usize].remove(self.key(at), &self.blocks[at].uses);
+        self.free.remove(self.key(at), Home::of(&self.blocks[at].uses));
     }
 
-    /// Open segments without a lent block, the largest last.
+    /// Open segments without a lent block, the largest last; not those that their buyers have not come for.
     fn idle_segments(&self) -> Vec<u32> {
-        let idle = self.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.lent == 0);
+        let is_idle = |segment: &Segment| segment.state == SegmentState::Open && segment.lent == 0 && !segment.fresh;
+        let idle = self.segments.iter().filter(|(_, segment)| is_idle(segment));
         let mut idle: Vec<u32> = idle.map(|(at, _)| at).collect();
         idle.sort_by_key(|at| self.segments[*at].size);
         idle
@@ -435,10 +472,7 @@ impl Pool {
 
     /// Takes the smallest marked segment that fits `size` back into use. False when there is none.
     fn unmark_fitting(&mut self, size: u64) -> bool {
-        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| {
-            let segment = &self.segments[**segment];
-            segment.size >= size && segment.group == Group::of(size)
-        });
+        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| self.segments[**segment].size >= size);
         let Some((at, _)) = fitting.min_by_key(|(_, segment)| (self.segments[**segment].size, **segment)) else { return false };
         let segment = self.marked.swap_remove(at);
         self.segments[segment].state = SegmentState::Open;
@@ -477,34 +511,35 @@ impl Pool {
         }
     }
 
-    /// Bytes to buy next for a block of `size` bytes, with idle segments marked for release where the limit wants it.
+    /// Bytes to buy next for a block of `size` bytes.
+    ///
+    /// Before `reserved` passes its limit or its peak so far, idle segments (none of them fits) are marked for release, as
+    /// far as they can be given back without waiting. A program in its steady state is below its peak and buys nothing.
     fn plan_purchase(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
         let grown = match (self.config.caching, request.rung) {
             (_, Rung::Refused) => return None,
             (Caching::Pooled, Rung::Grown) => {
-                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment) & !(self.config.alignment - 1)
+                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment, self.config.alignment)
             }
             _ => size,
         };
-        let held = self.stats.reserved_bytes.current.saturating_add(self.pending);
+        let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
+        let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
+        let held = (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving);
+        let over_limit = (held + size).saturating_sub(self.config.limit);
+        let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
+        let released = match over_limit.max(over_peak) {
+            0 => 0,
+            over => self.release_idle(over, horizons),
+        };
+        let held = held - released;
         let room = self.config.limit.saturating_sub(held);
-        if grown.max(size) <= room {
-            return Some(grown.max(size));
-        }
-        if size <= room {
-            return Some(size);
-        }
-        // What is over: reserved, minus what goes back without waiting, must leave `size` bytes.
-        let over = held.saturating_add(size) - self.config.limit;
-        let on_its_way: u64 =
-            self.marked.iter().filter(|at| self.has_completed(**at, horizons)).map(|at| self.segments[*at].size).sum();
-        let idle = self.idle_segments().into_iter().filter(|at| self.has_completed(*at, horizons));
-        let idle: u64 = idle.map(|at| self.segments[at].size).sum();
-        if on_its_way.saturating_add(idle) < over {
-            return None;
-        }
-        self.release_idle(over.saturating_sub(on_its_way), horizons);
-        Some(size)
+        let wanted = match released {
+            0 => grown,
+            // What was given back may be bought again, but not more on top of the block.
+            _ => grown.min(self.stats.reserved_bytes.peak.saturating_sub(held)).max(size),
+        };
+        [wanted, size].into_iter().find(|bytes| *bytes <= room)
     }
 
     /// Marks idle segments that can be given back without waiting, the largest first, until `bytes` are reached.
@@ -537,7 +572,7 @@ impl Pool {
             allocated: self.stats.allocated_bytes.current,
             reserved: self.stats.reserved_bytes.current,
             pending: self.pending,
-            largest_free: self.free.iter().map(FreeList::largest).max().unwrap_or(0),
+            largest_free: self.free.largest(),
             breakdown: self.breakdown,
             holders: self.largest_holders(5),
         }))

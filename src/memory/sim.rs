@@ -58,7 +58,12 @@ pub struct SimDevice {
     refuse: u32,
     /// Times the host waited for the device.
     waits: u64,
+    /// Buffers that the pool released while commands that use them were not submitted: a fault of the pool.
+    early_releases: u64,
 }
+
+/// More answers than this to one request mean that the ladder has no end.
+const MAX_ANSWERS: u32 = 16;
 
 impl SimDevice {
     /// A device with `capacity` bytes of memory.
@@ -71,13 +76,17 @@ impl SimDevice {
             dropped: Vec::new(),
             refuse: 0,
             waits: 0,
+            early_releases: 0,
         }
     }
 
     /// Runs the ladder to its end.
     pub fn alloc(&mut self, stream: StreamId, bytes: u64, tag: Tag) -> Result<Lease, Box<OomReport>> {
         let mut request = Request::new(stream, bytes, tag);
+        let mut answers = 0;
         loop {
+            answers += 1;
+            debug_assert!(answers <= MAX_ANSWERS, "the ladder has no end");
             match self.pool.alloc(&mut request, &self.streams) {
                 Answer::Ready { block, place, after } => {
                     return Ok(Lease { block, place, after, uses: FenceSet::new() });
@@ -123,10 +132,11 @@ impl SimDevice {
         self.submit_up_to(all);
     }
 
-    /// Submits what one stream has enqueued.
-    pub fn submit_stream(&mut self, stream: StreamId) {
-        let number = self.streams.enqueued(stream);
-        self.submit_up_to(BTreeMap::from([(stream, number)]));
+    /// Submits every stream named up to that command. What these depend on must be among them.
+    pub fn submit_prefixes(&mut self, target: impl IntoIterator<Item = Fence>) {
+        let ahead = target.into_iter().filter(|fence| fence.number > self.streams.submitted(fence.stream));
+        let target = ahead.map(|fence| (fence.stream, fence.number)).collect();
+        self.submit_up_to(target);
     }
 
     fn submit_up_to(&mut self, target: BTreeMap<StreamId, u64>) {
@@ -166,6 +176,8 @@ impl SimDevice {
     pub fn release(&mut self) {
         while let Some(segment) = self.pool.poll_release(&self.streams) {
             let Some((size, uses)) = self.buffers.remove(&segment) else { continue };
+            let late = uses.iter().any(|fence| fence.number > self.streams.submitted(fence.stream));
+            self.early_releases += u64::from(late);
             if uses.iter().any(|fence| fence.number > self.streams.completed(fence.stream)) {
                 self.dropped.push((size, uses));
             }
@@ -185,6 +197,16 @@ impl SimDevice {
     /// Bytes the driver holds: buffers that exist, and dropped ones that the device still works with.
     pub fn driver_bytes(&self) -> u64 {
         self.buffers.values().map(|(size, _)| size).chain(self.dropped.iter().map(|(size, _)| size)).sum()
+    }
+
+    /// The buffers that exist, with their sizes.
+    pub fn buffers(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
+        self.buffers.iter().map(|(segment, (size, _))| (*segment, *size))
+    }
+
+    /// Buffers released while commands that use them were not submitted. Always 0.
+    pub fn early_releases(&self) -> u64 {
+        self.early_releases
     }
 
     /// Times the host waited for the device.

@@ -16,12 +16,14 @@ pub struct Stat {
 }
 
 impl Stat {
+    #[inline]
     pub(super) fn add(&mut self, amount: u64) {
         self.current += amount;
         self.allocated += amount;
         self.peak = self.peak.max(self.current);
     }
 
+    #[inline]
     pub(super) fn sub(&mut self, amount: u64) {
         self.current -= amount;
         self.freed += amount;

@@ -1,23 +1,221 @@
-//! stream (placeholder by the lead; signatures are final)
-use crate::device::{Device, Memory};
+//! Streams: recordings that the host appends to and runs ahead of.
+//!
+//! Every operation is enqueued on the *current stream* of its thread (the default stream unless a guard of
+//! [`Stream::enter`] is alive) and returns at once. Commands of one stream run in order; commands of different streams run
+//! in any order, except that an operation always comes after the operations whose results it uses, after the readers of
+//! what it overwrites, and after the earlier users of its memory: these order edges are added by themselves.
+//!
+//! There is one queue, so streams take turns on the device. They order work and let the host run ahead.
+
+mod encode;
+mod event;
+mod open;
+mod policy;
+mod queue;
+mod read;
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub use event::Event;
+pub use read::ReadFuture;
+pub(crate) use read::read;
+
+use crate::device::command::{Command, MAX_PARAMS, Op, ParamBytes};
+use crate::device::core::{Core, MOST_RECORDED};
+use crate::device::driver::BufferKind;
+use crate::device::places::PlaceId;
+use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
+use crate::device::{Device, Memory, Shared};
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::kernel::KernelId;
-use crate::memory::Category;
+use crate::error::{Error, Result};
+use crate::ids::{Fence, StreamId};
+use crate::kernel::{KernelId, Role, Sharing};
+use crate::memory::{Category, Tag};
+use crate::timeline::{Access, AccessList};
+
+/// A handle on a stream; cheap to clone. Work that was enqueued runs even when the last handle is gone.
+#[derive(Clone)]
+pub struct Stream(Arc<StreamHandle>);
+
+struct StreamHandle {
+    device: Device,
+    id: StreamId,
+}
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        if self.id != StreamId::DEFAULT {
+            self.device.shared().lock().timeline.drop_stream(self.id);
+        }
+    }
+}
+
+thread_local! {
+    /// (device, stream) of the guards alive on this thread, innermost last.
+    static CURRENT: RefCell<SmallVec<[(u64, Stream); 2]>> = RefCell::new(SmallVec::new());
+}
+
+/// Makes a stream the current one of its thread until dropped. Guards nest.
+pub struct StreamGuard {
+    depth: usize,
+    /// A guard belongs to the thread that made it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        // Dropping a stream's last handle takes locks: do it after the borrow ends.
+        let ended: SmallVec<[(u64, Stream); 2]> = CURRENT.with(|current| current.borrow_mut().drain(self.depth..).collect());
+        drop(ended);
+    }
+}
+
+impl Device {
+    /// The stream that exists from the start.
+    pub fn default_stream(&self) -> Stream {
+        Stream(Arc::new(StreamHandle { device: self.clone(), id: StreamId::DEFAULT }))
+    }
+
+    /// A new stream.
+    pub fn new_stream(&self) -> Stream {
+        let id = self.shared().lock().timeline.new_stream();
+        Stream(Arc::new(StreamHandle { device: self.clone(), id }))
+    }
+
+    /// The stream that this thread enqueues on.
+    pub fn current_stream(&self) -> Stream {
+        let id = self.shared().id;
+        let entered = CURRENT
+            .with(|current| current.borrow().iter().rev().find(|(device, _)| *device == id).map(|(_, stream)| stream.clone()));
+        entered.unwrap_or_else(|| self.default_stream())
+    }
+
+    /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.
+    pub fn synchronize(&self) -> Result<()> {
+        self.wait_for_everything()?;
+        read::check_status(self)
+    }
+}
+
+impl Stream {
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// Its number; 0 is the default stream.
+    pub fn id(&self) -> u32 {
+        self.0.id.0
+    }
+
+    /// Makes this the current stream of the thread until the guard is dropped.
+    #[must_use = "the stream is current only while the guard lives"]
+    pub fn enter(&self) -> StreamGuard {
+        CURRENT.with(|current| {
+            let mut current = current.borrow_mut();
+            let depth = current.len();
+            current.push((self.device().shared().id, self.clone()));
+            StreamGuard { depth, _not_send: PhantomData }
+        })
+    }
+
+    /// Runs `work` with this as the current stream.
+    pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _guard = self.enter();
+        work()
+    }
+
+    /// An event at this point of the stream: everything enqueued on it so far.
+    pub fn record_event(&self) -> Event {
+        Event::at(self.device().clone(), self.last_command())
+    }
+
+    /// Work enqueued on this stream from now on comes after the event. The host does not wait.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        let Some((device, fence)) = event.fence() else { return Ok(()) };
+        if !device.same(self.device()) {
+            let fact = format!("event of {} and stream of {}", device.name(), self.device().name());
+            return Err(Error::DeviceMismatch { op: "wait_event", fact });
+        }
+        self.device().shared().lock().timeline.wait(self.0.id, fence);
+        Ok(())
+    }
+
+    /// Work enqueued on this stream from now on comes after everything enqueued on `other` so far.
+    pub fn wait_stream(&self, other: &Stream) -> Result<()> {
+        self.wait_event(&other.record_event())
+    }
+
+    /// True when everything enqueued so far has been executed.
+    pub fn query(&self) -> bool {
+        self.device().shared().lock().timeline.is_completed(self.last_command())
+    }
+
+    /// Hands everything enqueued so far to the driver, without waiting for it. Happens by itself; this only hurries.
+    pub fn flush(&self) {
+        let fence = self.last_command();
+        let shared = self.device().shared();
+        let mut core = shared.lock();
+        core.wanted.insert(fence);
+        shared.wake(core);
+    }
+
+    /// Blocks until everything enqueued on this stream so far has been executed (other streams are not waited for), and
+    /// reports what went wrong meanwhile.
+    pub fn synchronize(&self) -> Result<()> {
+        let done = self.device().completion(self.last_command())?;
+        self.device().block_on(done)?;
+        read::check_status(self.device())
+    }
+
+    /// [`Stream::synchronize`] as a future; the point waited for is where it was called.
+    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + 'static {
+        let device = self.device().clone();
+        let done = device.completion(self.last_command());
+        async move {
+            done?.await.map_err(|_| device.closed(&device.shared().lock()))?;
+            read::take_error(&device)
+        }
+    }
+
+    fn last_command(&self) -> Fence {
+        self.device().shared().lock().timeline.record(self.0.id)
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Stream) -> bool {
+        self.0.id == other.0.id && self.device().same(other.device())
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({} of {})", self.id(), self.device().name())
+    }
+}
+
+/// The current stream's id, without counting handles.
+fn current_id(device: &Device) -> StreamId {
+    let id = device.shared().id;
+    CURRENT.with(|current| {
+        current.borrow().iter().rev().find(|(device, _)| *device == id).map_or(StreamId::DEFAULT, |(_, stream)| stream.0.id)
+    })
+}
 
 /// Memory for commands of the current stream.
 #[track_caller]
 pub(crate) fn allocate(device: &Device, size: u64, label: &'static str, category: Category) -> Result<Memory> {
-    let _ = (device, size, label, category);
-    todo!()
+    device.allocate(current_id(device), size, Tag { category, label, location: Location::caller() })
 }
-/// Enqueues a copy of host bytes into `memory` at byte `offset`, on the current stream. Does not wait.
-pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8], label: &'static str) -> Result<()> {
-    let _ = (device, memory, offset, bytes, label);
-    todo!()
-}
-/// Enqueues one dispatch on the current stream. `operands` in the order of the catalogue row's bindings; their roles
-/// (in, out, inout) come from the row. `params` is the row's parameter struct as bytes.
+
+/// Enqueues one dispatch on the current stream. `operands` come in the order of the catalogue row's bindings; their roles
+/// come from the row; a last binding named `status` is added here. `params` is the row's parameter struct as bytes.
 pub(crate) fn launch(
     device: &Device,
     kernel: KernelId,
@@ -26,11 +224,141 @@ pub(crate) fn launch(
     params: &[u8],
     grid: [u32; 3],
 ) -> Result<()> {
-    let _ = (device, kernel, dtype, operands, params, grid);
-    todo!()
+    let (row, form) = (kernel.row(), kernel.form());
+    let limits = device.limits();
+    if let Some(large) = operands.iter().find(|memory| memory.block_size() > limits.max_storage_buffer_binding_size) {
+        return Err(Error::Limit {
+            op: row.name,
+            fact: format!(
+                "a tensor of {} bytes is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {})",
+                large.size(),
+                limits.max_storage_buffer_binding_size
+            ),
+            help: "split the tensor along its first dimension".into(),
+        });
+    }
+    let too_long =
+        || Error::argument(row.name, format!("more than {MAX_PARAMS} parameter bytes"), "report this as a fault of linn");
+    let params = ParamBytes::new(params).ok_or_else(too_long)?;
+    let mut blocks: SmallVec<[PlaceId; 8]> = operands.iter().map(|memory| memory.place()).collect();
+    let reports = form.bindings.last().is_some_and(|binding| binding.name == "status");
+    if reports {
+        blocks.push(PlaceId::STATUS);
+    }
+    let sharing = Sharing::of(&blocks);
+    let bound: SmallVec<[PlaceId; 6]> = sharing.bound().map(|i| blocks[i]).collect();
+    if bound.len() > limits.max_storage_buffers as usize {
+        return Err(Error::Limit {
+            op: row.name,
+            fact: format!("needs {} storage buffers, the adapter has {}", bound.len(), limits.max_storage_buffers),
+            help: "use another adapter".into(),
+        });
+    }
+    let registry = queue::registry(device.shared()).ok_or_else(|| Error::DeviceLost { fact: "the device is closed".into() })?;
+    let pipeline = registry.pipeline(device, kernel, dtype, sharing)?;
+    let mut accesses = AccessList::default();
+    for (memory, binding) in operands.iter().zip(form.bindings) {
+        let access = if binding.role == Role::In { Access::Read } else { Access::Write };
+        accesses.push(memory.block(), access);
+    }
+    let op = Op::Dispatch { pipeline, places: bound, params, grid };
+    let mut core = device.shared().lock();
+    core.status_used |= reports;
+    for (memory, binding) in operands.iter().zip(form.bindings) {
+        if binding.role != Role::In {
+            memory.written();
+        }
+    }
+    enqueue(device, core, &accesses, Command { label: row.name, op })
 }
-/// Enqueues a byte copy between two blocks (offsets and size multiples of 4; ranges in one segment go through a kernel).
-pub(crate) fn copy(device: &Device, src: &Memory, src_offset: u64, dst: &Memory, dst_offset: u64, size: u64) -> Result<()> {
-    let _ = (device, src, src_offset, dst, dst_offset, size);
-    todo!()
+
+/// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are
+/// taken over at once; the call waits only where more is on its way than staging may hold.
+pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8], label: &'static str) -> Result<()> {
+    let mut offset = offset;
+    for bytes in bytes.chunks(LARGEST_CHUNK as usize) {
+        let size = bytes.len() as u64;
+        let (core, piece) = reserve(device, Direction::Upload, size)?;
+        // Small pieces share a chunk that a submission may seal, so they are copied under the lock; a large one has a chunk
+        // of its own, which nothing seals before its command is enqueued.
+        let large = size > crate::device::staging::SHARED_UPLOAD;
+        let core = if large {
+            drop(core);
+            None
+        } else {
+            Some(core)
+        };
+        piece
+            .buffer
+            .get_mapped_range_mut(piece.offset..piece.offset + size)
+            .map_err(|error| Error::Device { fact: format!("{label}: staging: {error}"), help: "open a new device".into() })?
+            .copy_from_slice(bytes);
+        let core = core.unwrap_or_else(|| device.shared().lock());
+        memory.written();
+        let mut accesses = AccessList::default();
+        accesses.push(memory.block(), Access::Write);
+        let op = Op::Upload { chunk: piece.chunk, chunk_offset: piece.offset, dst: memory.place(), dst_offset: offset, size };
+        enqueue(device, core, &accesses, Command { label, op })?;
+        offset += size;
+    }
+    Ok(())
+}
+
+/// A piece of staging memory; buys a chunk, or waits for one, where none is ready. Returns with the lock held.
+fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::sync::MutexGuard<'_, Core>, Piece)> {
+    let shared = device.shared();
+    let mut core = shared.lock();
+    loop {
+        core.alive()?;
+        if let Some(piece) = core.staging.piece(direction, size) {
+            return Ok((core, piece));
+        }
+        match core.staging.purchase(direction, size) {
+            Some(chunk) => {
+                drop(core);
+                let kind = if direction == Direction::Upload { BufferKind::Upload } else { BufferKind::Download };
+                let buffer = shared.create_buffer(chunk, kind).map_err(|error| Error::Device {
+                    fact: format!("no staging memory of {chunk} bytes: {error}"),
+                    help: "free host memory; the device stays usable".into(),
+                })?;
+                core = shared.lock();
+                core.staging.add(direction, chunk, buffer);
+            }
+            None => core = wait_for_room(shared, core)?,
+        }
+    }
+}
+
+/// Appends a command to the current stream and wakes the queue; waits where far too much is recorded.
+fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
+    core.alive()?;
+    core.enqueue(current_id(device), accesses, command);
+    let flooded = core.timeline.backlog() > MOST_RECORDED;
+    let shared = device.shared();
+    shared.wake(core);
+    if flooded {
+        let mut core = shared.lock();
+        while core.timeline.backlog() > MOST_RECORDED / 2 && core.lost.is_none() {
+            core = wait_for_room(shared, core)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets the queue work for a while. Only the thread that floods waits.
+fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Core>) -> Result<std::sync::MutexGuard<'a, Core>> {
+    if cfg!(target_arch = "wasm32") {
+        let help = "await a read or synchronize_async between large uploads";
+        return Err(Error::Device { fact: "too much is enqueued and a browser's thread cannot wait".into(), help: help.into() });
+    }
+    let start = web_time::Instant::now();
+    if core.queue_sleeps {
+        shared.work.notify_one();
+    }
+    // The bound is a safety net against a missed wake-up, not a period of polling.
+    let bound = std::time::Duration::from_millis(50);
+    core = shared.room.wait_timeout(core, bound).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+    core.counters.back_pressure_waits += 1;
+    core.counters.back_pressure_nanos += start.elapsed().as_nanos() as u64;
+    Ok(core)
 }

@@ -28,8 +28,11 @@ impl Tensor {
     ) -> Result<Tensor> {
         let layout = Layout::contiguous(label, shape)?;
         let size = (layout.len() * dtype.size()) as u64;
-        let memory = if size == 0 { None } else { Some(stream::allocate(device, size, label, category)?) };
-        Ok(Tensor { storage: Arc::new(Storage::new(device.clone(), memory)), layout, dtype, grad_slot: None })
+        let storage = match size {
+            0 => Storage::empty(device.clone()),
+            _ => Storage::new(stream::allocate(device, size, label, category)?),
+        };
+        Ok(Tensor { storage: Arc::new(storage), layout, dtype, grad_slot: None })
     }
 
     /// A tensor with the elements of `data` in row-major order; the copy is enqueued on the current stream.
@@ -71,10 +74,29 @@ pub trait NestedArray {
     fn flatten(&self, data: &mut Vec<Self::Elem>);
 }
 
-impl<T: Element> NestedArray for T {
-    type Elem = T;
-    fn shape(&self, _shape: &mut Vec<usize>) {}
-    fn flatten(&self, data: &mut Vec<T>) {
-        data.push(*self);
+macro_rules! scalars {
+    ($($scalar:ty),*) => { $(
+        impl NestedArray for $scalar {
+            type Elem = $scalar;
+            fn shape(&self, _shape: &mut Vec<usize>) {}
+            fn flatten(&self, data: &mut Vec<$scalar>) {
+                data.push(*self);
+            }
+        }
+    )* };
+}
+scalars!(f32, i32, u32);
+
+impl<A: NestedArray, const N: usize> NestedArray for [A; N] {
+    type Elem = A::Elem;
+    fn shape(&self, shape: &mut Vec<usize>) {
+        shape.push(N);
+        // All inner arrays have the same type and so the same shape; a length of 0 ends the list of dimensions.
+        if let Some(first) = self.first() {
+            first.shape(shape);
+        }
+    }
+    fn flatten(&self, data: &mut Vec<A::Elem>) {
+        self.iter().for_each(|inner| inner.flatten(data));
     }
 }

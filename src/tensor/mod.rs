@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 pub use create::NestedArray;
 pub use storage::Storage;
+pub use transfer::TensorRead;
 
 use crate::device::Device;
 use crate::dtype::DType;

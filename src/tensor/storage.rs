@@ -4,37 +4,50 @@ use crate::device::{Device, Memory};
 use crate::memory::Category;
 
 /// The memory behind one or more tensors. Dropping the last handle returns it in stream order.
-pub struct Storage {
-    device: Device,
-    /// `None` where there are no bytes.
-    memory: Option<Memory>,
+pub struct Storage(Kind);
+
+enum Kind {
+    /// No bytes, so no block.
+    Empty(Device),
+    Block(Memory),
 }
 
 impl Storage {
-    pub(crate) fn new(device: Device, memory: Option<Memory>) -> Storage {
-        Storage { device, memory }
+    pub(crate) fn empty(device: Device) -> Storage {
+        Storage(Kind::Empty(device))
+    }
+
+    pub(crate) fn new(memory: Memory) -> Storage {
+        Storage(Kind::Block(memory))
     }
 
     /// The device that the memory belongs to.
     pub fn device(&self) -> &Device {
-        &self.device
+        match &self.0 {
+            Kind::Empty(device) => device,
+            Kind::Block(memory) => memory.device(),
+        }
     }
 
     /// Bytes that were asked for.
     pub fn size(&self) -> u64 {
-        self.memory.as_ref().map_or(0, Memory::size)
+        self.memory().map_or(0, Memory::size)
     }
 
+    /// The block, where there are bytes.
     pub(crate) fn memory(&self) -> Option<&Memory> {
-        self.memory.as_ref()
+        match &self.0 {
+            Kind::Empty(_) => None,
+            Kind::Block(memory) => Some(memory),
+        }
     }
 
     pub(crate) fn version(&self) -> u64 {
-        self.memory.as_ref().map_or(0, Memory::version)
+        self.memory().map_or(0, Memory::version)
     }
 
     pub(crate) fn set_category(&self, category: Category) {
-        if let Some(memory) = &self.memory {
+        if let Some(memory) = self.memory() {
             memory.set_category(category);
         }
     }

@@ -1,1 +1,116 @@
 //! Reading tensors back: the calls that wait for the device.
+
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+use crate::stream::{self, ReadFuture};
+use crate::tensor::Tensor;
+
+/// Elements on their way to the host; see [`Tensor::to_vec_async`].
+pub struct TensorRead<T> {
+    bytes: Option<ReadFuture>,
+    layout: crate::layout::Layout,
+    _element: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Element> TensorRead<T> {
+    /// The elements, if they are there; never waits.
+    pub fn try_take(&mut self) -> Result<Option<Vec<T>>> {
+        match &mut self.bytes {
+            None => Ok(Some(Vec::new())),
+            Some(read) => Ok(read.try_take()?.map(|bytes| pick(&self.layout, &bytes))),
+        }
+    }
+
+    /// Blocks until the elements are there.
+    pub fn wait(self) -> Result<Vec<T>> {
+        match self.bytes {
+            None => Ok(Vec::new()),
+            Some(read) => Ok(pick(&self.layout, &read.wait()?)),
+        }
+    }
+}
+
+impl<T: Element> Future for TensorRead<T> {
+    type Output = Result<Vec<T>>;
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
+        let this = self.get_mut();
+        match &mut this.bytes {
+            None => std::task::Poll::Ready(Ok(Vec::new())),
+            Some(read) => std::pin::Pin::new(read).poll(context).map_ok(|bytes| pick(&this.layout, &bytes)),
+        }
+    }
+}
+
+/// The elements of `layout` (its offset already taken off) from the bytes it spans, in row-major order.
+fn pick<T: Element>(layout: &crate::layout::Layout, bytes: &[u8]) -> Vec<T> {
+    let all: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
+    if layout.is_contiguous() {
+        return all;
+    }
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let mut index = vec![0usize; shape.len()];
+    (0..layout.len())
+        .map(|_| {
+            let at: usize = index.iter().zip(strides).map(|(i, stride)| i * stride).sum();
+            for dim in (0..shape.len()).rev() {
+                index[dim] += 1;
+                if index[dim] < shape[dim] {
+                    break;
+                }
+                index[dim] = 0;
+            }
+            all[at]
+        })
+        .collect()
+}
+
+impl Tensor {
+    /// The elements in row-major order. Blocks until this tensor's own last command has been executed.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.to_vec_async()?.wait()
+    }
+
+    /// [`Tensor::to_vec`] as a future: the copy is enqueued now, on the current stream; the elements come later.
+    pub fn to_vec_async<T: Element>(&self) -> Result<TensorRead<T>> {
+        if self.dtype() != T::DTYPE {
+            return Err(Error::DType { op: "to_vec", got: self.dtype(), expected: T::DTYPE.wgsl() });
+        }
+        let layout = &self.layout;
+        let first = layout.offset();
+        let span = (layout.end().saturating_sub(first) * self.dtype.size()) as u64;
+        let local = crate::layout::Layout::strided(layout_dims(layout.shape()), layout_dims(layout.strides()), 0);
+        let bytes = match self.storage.memory() {
+            Some(memory) if span > 0 => {
+                Some(stream::read(self.device(), memory, (first * self.dtype.size()) as u64, span, "to_vec")?)
+            }
+            _ => None,
+        };
+        Ok(TensorRead { bytes, layout: local, _element: std::marker::PhantomData })
+    }
+
+    /// The only element of a tensor that has one. Blocks until its own last command has been executed.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        self.item_async()?.wait()?.first().copied().ok_or_else(|| self.not_one())
+    }
+
+    /// [`Tensor::item`] as a future of a vector with one element.
+    pub fn item_async<T: Element>(&self) -> Result<TensorRead<T>> {
+        if self.len() != 1 {
+            return Err(self.not_one());
+        }
+        self.to_vec_async()
+    }
+
+    fn not_one(&self) -> Error {
+        Error::shape(
+            "item",
+            format!("shape {:?} has {} elements", self.shape(), self.len()),
+            "reduce it to one element, or use to_vec",
+        )
+    }
+}
+
+fn layout_dims(dims: &[usize]) -> crate::layout::Dims {
+    crate::layout::Dims::from_slice(dims).unwrap_or_default()
+}

@@ -1,0 +1,281 @@
+//! Which adapter: the best by default, another by environment variable or option.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// What to open and how.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct DeviceOptions {
+    /// Backend by name: `vulkan`, `metal`, `dx12`, `gl` or `webgpu`. `None`: `LINN_BACKEND`, else the best.
+    pub backend: Option<String>,
+    /// Part of the adapter's name, driver or backend, in any case. `None`: `LINN_ADAPTER`, else the best.
+    pub adapter: Option<String>,
+    /// Most bytes of device memory to reserve. `None`: no limit but the driver's.
+    pub memory_limit: Option<u64>,
+    /// Keep freed memory for reuse (the default), or buy and give back one buffer per tensor (to compare).
+    pub caching: crate::memory::Caching,
+    /// How kernel parameters travel; for tests of both ways.
+    pub params: ParamsVia,
+}
+
+/// How kernel parameters travel to the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParamsVia {
+    /// In the command stream where the adapter can, else in a uniform buffer.
+    #[default]
+    Best,
+    /// Always in a uniform buffer, as in browsers.
+    Uniform,
+}
+
+/// What kind of hardware an adapter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AdapterKind {
+    /// A card of its own.
+    Discrete,
+    /// Part of the processor.
+    Integrated,
+    /// A GPU lent to a virtual machine.
+    Virtual,
+    /// The driver does not say (browsers and GL, for instance).
+    Other,
+    /// A driver that runs on the CPU.
+    Software,
+}
+
+/// Names and kind of an adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterInfo {
+    /// Name of the adapter.
+    pub name: String,
+    /// `vulkan`, `metal`, `dx12`, `gl`, `webgpu` or `noop`.
+    pub backend: String,
+    /// Name and version of the driver.
+    pub driver: String,
+    /// What kind of hardware it is.
+    pub kind: AdapterKind,
+}
+
+impl fmt::Display for AdapterInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {:?}, {})", self.name, self.backend, self.kind, self.driver)
+    }
+}
+
+/// The adapter's limits that linn depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest segment, in bytes.
+    pub max_buffer_size: u64,
+    /// Largest tensor a kernel can be given, in bytes.
+    pub max_storage_buffer_binding_size: u64,
+    /// Storage buffers that one kernel can use.
+    pub max_storage_buffers: u32,
+    /// Bytes of parameters that travel in the command stream; 0 where there are none.
+    pub max_immediate_size: u32,
+    /// Alignment of blocks, in bytes.
+    pub storage_alignment: u32,
+    /// Invocations per workgroup.
+    pub max_invocations: u32,
+    /// Workgroups per dimension.
+    pub max_workgroups: u32,
+    /// Bytes of workgroup memory.
+    pub max_workgroup_memory: u32,
+    /// Size of subgroups where it is fixed and usable, else 0.
+    pub subgroup_size: u32,
+}
+
+/// An opened wgpu device with what we know about it.
+pub(crate) struct Opened {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) info: AdapterInfo,
+    pub(crate) limits: Limits,
+}
+
+pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
+    let wanted = Wanted::new(options)?;
+    let mut found = Vec::new();
+    // Probing GL prints noise on headless machines: other backends first, GL only on request or as the last resort.
+    for backends in wanted.rounds() {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+            backends,
+            // Validation layers are a tool for debugging drivers; they slow every call.
+            flags: wgpu::InstanceFlags::empty(),
+            ..wgpu::InstanceDescriptor::new_without_display_handle()
+        });
+        let mut adapters: Vec<wgpu::Adapter> = if cfg!(target_arch = "wasm32") {
+            instance.request_adapter(&wgpu::RequestAdapterOptions::default()).await.into_iter().collect()
+        } else {
+            instance.enumerate_adapters(backends).await
+        };
+        adapters.sort_by_key(|adapter| describe(&adapter.get_info()).kind);
+        for adapter in adapters {
+            let info = describe(&adapter.get_info());
+            if wanted.fits(&info) && has_compute(&adapter) {
+                if info.kind == AdapterKind::Software {
+                    log::warn!("linn runs on a software driver: {info}");
+                }
+                return open_adapter(adapter, info).await;
+            }
+            found.push(info);
+        }
+    }
+    Err(wanted.error(&found))
+}
+
+struct Wanted {
+    backend: Option<wgpu::Backends>,
+    backend_text: String,
+    adapter: Option<String>,
+}
+
+impl Wanted {
+    fn new(options: &DeviceOptions) -> Result<Wanted> {
+        let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let backend_text = options.backend.clone().or_else(|| from_env("LINN_BACKEND"));
+        let backend = match backend_text.as_deref().map(str::to_lowercase).as_deref() {
+            None => None,
+            Some("vulkan" | "vk") => Some(wgpu::Backends::VULKAN),
+            Some("metal") => Some(wgpu::Backends::METAL),
+            Some("dx12") => Some(wgpu::Backends::DX12),
+            Some("gl" | "gles") => Some(wgpu::Backends::GL),
+            Some("webgpu") => Some(wgpu::Backends::BROWSER_WEBGPU),
+            Some(other) => {
+                return Err(Error::argument(
+                    "open",
+                    format!("there is no backend {other:?}"),
+                    "use vulkan, metal, dx12, gl or webgpu (LINN_BACKEND or DeviceOptions::backend)",
+                ));
+            }
+        };
+        let adapter = options.adapter.clone().or_else(|| from_env("LINN_ADAPTER"));
+        Ok(Wanted { backend, backend_text: backend_text.unwrap_or_default(), adapter })
+    }
+
+    fn rounds(&self) -> Vec<wgpu::Backends> {
+        match self.backend {
+            Some(backend) => vec![backend],
+            None => vec![wgpu::Backends::PRIMARY, wgpu::Backends::GL],
+        }
+    }
+
+    fn fits(&self, info: &AdapterInfo) -> bool {
+        let Some(part) = self.adapter.as_ref().map(|part| part.to_lowercase()) else { return true };
+        [&info.name, &info.driver, &info.backend].iter().any(|text| text.to_lowercase().contains(&part))
+    }
+
+    fn error(&self, found: &[AdapterInfo]) -> Error {
+        let mut wish = Vec::new();
+        if self.backend.is_some() {
+            wish.push(format!("backend {:?}", self.backend_text));
+        }
+        if let Some(adapter) = &self.adapter {
+            wish.push(format!("adapter {adapter:?}"));
+        }
+        let wish = if wish.is_empty() { String::from("any adapter") } else { wish.join(" and ") };
+        let list = match found {
+            [] => String::from("none was found"),
+            found => format!("found {}", found.iter().map(AdapterInfo::to_string).collect::<Vec<_>>().join("; ")),
+        };
+        let help = if found.is_empty() {
+            "install a GPU driver, or a software one (Debian and Ubuntu: apt install mesa-vulkan-drivers; scripts/with-adapter does it)"
+        } else {
+            "set LINN_ADAPTER to part of a name in this list and LINN_BACKEND to its backend, or unset both for the best adapter"
+        };
+        Error::NoAdapter { fact: format!("asked for {wish}; {list}"), help: help.into() }
+    }
+}
+
+fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {
+    let backend = match info.backend {
+        wgpu::Backend::Vulkan => "vulkan",
+        wgpu::Backend::Metal => "metal",
+        wgpu::Backend::Dx12 => "dx12",
+        wgpu::Backend::Gl => "gl",
+        wgpu::Backend::BrowserWebGpu => "webgpu",
+        wgpu::Backend::Noop => "noop",
+    };
+    let software = ["llvmpipe", "swiftshader", "lavapipe", "softpipe", "basic render"];
+    let looks_like_software = software.iter().any(|name| info.name.to_lowercase().contains(name));
+    let kind = match info.device_type {
+        wgpu::DeviceType::Cpu => AdapterKind::Software,
+        _ if looks_like_software => AdapterKind::Software,
+        wgpu::DeviceType::DiscreteGpu => AdapterKind::Discrete,
+        wgpu::DeviceType::IntegratedGpu => AdapterKind::Integrated,
+        wgpu::DeviceType::VirtualGpu => AdapterKind::Virtual,
+        wgpu::DeviceType::Other => AdapterKind::Other,
+    };
+    let driver = format!("{} {}", info.driver, info.driver_info).trim().to_owned();
+    AdapterInfo { name: info.name.clone(), backend: backend.to_owned(), driver, kind }
+}
+
+fn has_compute(adapter: &wgpu::Adapter) -> bool {
+    adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+}
+
+/// Features that kernels use where they exist.
+fn features() -> wgpu::Features {
+    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP
+}
+
+/// Driver blocks of a few MiB, so that what we reserve is what the driver holds.
+fn memory_hints() -> wgpu::MemoryHints {
+    wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: (4 << 20)..(8 << 20) }
+}
+
+async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo) -> Result<Opened> {
+    let features = adapter.features() & features();
+    let mut required = adapter.limits();
+    if !features.contains(wgpu::Features::IMMEDIATES) {
+        required.max_immediate_size = 0;
+    }
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("linn"),
+        required_features: features,
+        required_limits: required.clone(),
+        experimental_features: wgpu::ExperimentalFeatures::disabled(),
+        memory_hints: memory_hints(),
+        trace: wgpu::Trace::Off,
+    };
+    let wgpu_info = adapter.get_info();
+    let (device, queue) = adapter.request_device(&descriptor).await.map_err(|error| Error::NoAdapter {
+        fact: format!("{info} could not be opened: {error}"),
+        help: "update the driver, or choose another adapter with LINN_ADAPTER".into(),
+    })?;
+    let fixed = wgpu_info.subgroup_min_size == wgpu_info.subgroup_max_size && features.contains(wgpu::Features::SUBGROUP);
+    let limits = plain_limits(&required, if fixed { wgpu_info.subgroup_min_size } else { 0 });
+    Ok(Opened { device, queue, info, limits })
+}
+
+fn plain_limits(limits: &wgpu::Limits, subgroup_size: u32) -> Limits {
+    Limits {
+        max_buffer_size: limits.max_buffer_size,
+        max_storage_buffer_binding_size: limits.max_storage_buffer_binding_size,
+        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+        max_immediate_size: limits.max_immediate_size,
+        storage_alignment: limits.min_storage_buffer_offset_alignment,
+        max_invocations: limits.max_compute_invocations_per_workgroup,
+        max_workgroups: limits.max_compute_workgroups_per_dimension,
+        max_workgroup_memory: limits.max_compute_workgroup_storage_size,
+        subgroup_size,
+    }
+}
+
+/// A device without a driver: everything is recorded, tracked and copied, but kernels do nothing.
+#[cfg(feature = "noop")]
+pub(crate) fn open_noop() -> Opened {
+    let required = wgpu::Limits { max_immediate_size: 128, ..wgpu::Limits::default() };
+    let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
+        label: Some("linn noop"),
+        required_features: wgpu::Features::IMMEDIATES,
+        required_limits: required.clone(),
+        experimental_features: wgpu::ExperimentalFeatures::disabled(),
+        memory_hints: memory_hints(),
+        trace: wgpu::Trace::Off,
+    });
+    let info = AdapterInfo { name: "noop".into(), backend: "noop".into(), driver: String::new(), kind: AdapterKind::Software };
+    Opened { device, queue, info, limits: plain_limits(&required, 0) }
+}

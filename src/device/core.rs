@@ -1,0 +1,168 @@
+//! What the core lock protects: the pure state machines, the recordings, and the mail between threads.
+//!
+//! The lock is held for look-ups and appends only, never while wgpu may wait or call back.
+
+use std::collections::VecDeque;
+
+use futures_channel::oneshot;
+
+use crate::device::command::{ChunkId, Command};
+use crate::device::places::Places;
+use crate::device::staging::Staging;
+use crate::error::{Error, Result};
+use crate::ids::{Fence, FenceSet, Ordinal, SegmentId, StreamId};
+use crate::memory::Pool;
+use crate::timeline::{AccessList, Timeline};
+
+/// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
+pub(crate) const MOST_RECORDED: u64 = 16 << 10;
+
+/// The state of a device.
+pub(crate) struct Core {
+    pub(crate) timeline: Timeline,
+    pub(crate) pool: Pool,
+    pub(crate) places: Places,
+    /// Commands not yet encoded, by stream.
+    pub(crate) recordings: Vec<VecDeque<Command>>,
+    /// Buffers of the pool's segments.
+    pub(crate) segments: Vec<Option<wgpu::Buffer>>,
+    /// Segments whose buffers the queue has to forget, oldest first, and the buffers.
+    pub(crate) released: Vec<(SegmentId, wgpu::Buffer)>,
+    /// Segments bought since the queue looked last.
+    pub(crate) bought: Vec<(SegmentId, wgpu::Buffer)>,
+    pub(crate) staging: Staging,
+    /// Download chunks whose readers are done.
+    pub(crate) read: Vec<ChunkId>,
+    /// Reads by chunk: who wants which bytes.
+    pub(crate) reads: Vec<PendingRead>,
+    /// Commands that somebody waits for.
+    pub(crate) wanted: FenceSet,
+    pub(crate) waiters: Vec<(Fence, oneshot::Sender<()>)>,
+    /// Buffers that another thread asks the queue to create (GL only).
+    pub(crate) orders: Vec<BufferOrder>,
+    /// The first error of enqueued work that nobody has been told yet.
+    pub(crate) late_error: Option<Error>,
+    pub(crate) lost: Option<String>,
+    /// An index kernel has been enqueued since the status words were read last.
+    pub(crate) status_used: bool,
+    pub(crate) clear_status: bool,
+    pub(crate) stop: bool,
+    /// The queue thread sleeps until it is woken.
+    pub(crate) queue_sleeps: bool,
+    pub(crate) counters: Counters,
+}
+
+/// A read on its way: the bytes of a download chunk that somebody waits for.
+pub(crate) struct PendingRead {
+    pub(crate) chunk: ChunkId,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    /// Where the status words lie in the chunk.
+    pub(crate) status_offset: u64,
+    pub(crate) answer: oneshot::Sender<Result<ReadSlot>>,
+}
+
+/// Bytes that have arrived.
+pub(crate) struct ReadSlot {
+    pub(crate) chunk: std::sync::Arc<crate::device::ReadChunk>,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) status_offset: u64,
+}
+
+/// A buffer to create on the queue thread.
+pub(crate) struct BufferOrder {
+    pub(crate) size: u64,
+    pub(crate) kind: crate::device::driver::BufferKind,
+    pub(crate) answer: oneshot::Sender<Result<wgpu::Buffer, String>>,
+}
+
+/// Counters of a device beside those of the pool and the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Times the host blocked until the device had done something.
+    pub host_syncs: u64,
+    /// Nanoseconds the host was blocked by these.
+    pub host_sync_nanos: u64,
+    /// Times an enqueueing thread waited because too much was recorded or in staging.
+    pub back_pressure_waits: u64,
+    /// Nanoseconds of these.
+    pub back_pressure_nanos: u64,
+    /// Dispatches encoded.
+    pub dispatches: u64,
+    /// Dispatches whose bind group was in the cache.
+    pub bind_group_hits: u64,
+    /// Dispatches that had to make one.
+    pub bind_group_misses: u64,
+    /// Bind groups in the cache.
+    pub bind_groups: u64,
+    /// Pipelines compiled.
+    pub pipelines: u64,
+}
+
+impl Core {
+    pub(crate) fn new(pool: Pool) -> Core {
+        Core {
+            timeline: Timeline::new(),
+            pool,
+            places: Places::default(),
+            recordings: Vec::new(),
+            segments: Vec::new(),
+            released: Vec::new(),
+            bought: Vec::new(),
+            staging: Staging::default(),
+            read: Vec::new(),
+            reads: Vec::new(),
+            wanted: FenceSet::new(),
+            waiters: Vec::new(),
+            orders: Vec::new(),
+            late_error: None,
+            lost: None,
+            status_used: false,
+            clear_status: false,
+            stop: false,
+            queue_sleeps: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Appends a command to `stream`: the only way into a recording.
+    pub(crate) fn enqueue(&mut self, stream: StreamId, accesses: &AccessList, command: Command) -> Ordinal {
+        for place in command.op.places() {
+            self.places.retain(*place);
+        }
+        let index = stream.0 as usize;
+        if self.recordings.len() <= index {
+            self.recordings.resize_with(index + 1, VecDeque::new);
+        }
+        self.recordings[index].push_back(command);
+        self.timeline.enqueue(stream, accesses.iter())
+    }
+
+    /// Refuses work on a lost device.
+    pub(crate) fn alive(&self) -> Result<()> {
+        match &self.lost {
+            None => Ok(()),
+            Some(fact) => Err(Error::DeviceLost { fact: fact.clone() }),
+        }
+    }
+
+    /// Drops the buffers of segments that the pool gives back.
+    pub(crate) fn release_segments(&mut self) {
+        while let Some(segment) = self.pool.poll_release(&self.timeline) {
+            if let Some(buffer) = self.segments.get_mut(segment.0 as usize).and_then(Option::take) {
+                self.released.push((segment, buffer));
+            }
+        }
+    }
+
+    /// A segment was bought.
+    pub(crate) fn add_segment(&mut self, segment: SegmentId, buffer: wgpu::Buffer) {
+        let index = segment.0 as usize;
+        if self.segments.len() <= index {
+            self.segments.resize(index + 1, None);
+        }
+        self.segments[index] = Some(buffer.clone());
+        self.bought.push((segment, buffer));
+    }
+}

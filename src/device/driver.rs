@@ -1,0 +1,86 @@
+//! Creating buffers: error scopes become typed answers, and on GL the queue thread does it.
+
+use futures_channel::oneshot;
+
+use crate::device::Shared;
+use crate::device::core::BufferOrder;
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BufferKind {
+    /// A segment of the pool.
+    Segment,
+    /// Upload staging, created mapped.
+    Upload,
+    /// Download staging.
+    Download,
+    /// Parameters of one submission.
+    Uniform,
+    /// The words that index kernels report to.
+    Status,
+}
+
+impl BufferKind {
+    fn usage(self) -> wgpu::BufferUsages {
+        use wgpu::BufferUsages as Usage;
+        match self {
+            BufferKind::Segment | BufferKind::Status => Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
+            BufferKind::Upload => Usage::MAP_WRITE | Usage::COPY_SRC,
+            BufferKind::Download => Usage::MAP_READ | Usage::COPY_DST,
+            BufferKind::Uniform => Usage::UNIFORM | Usage::COPY_DST,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            BufferKind::Segment => "linn.segment",
+            BufferKind::Upload => "linn.upload",
+            BufferKind::Download => "linn.download",
+            BufferKind::Uniform => "linn.uniform",
+            BufferKind::Status => "linn.status",
+        }
+    }
+}
+
+/// Creates a buffer on this thread: push scopes, create, pop, with nothing between.
+pub(crate) fn create(device: &wgpu::Device, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
+    let out_of_memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+    let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some(kind.label()),
+        size,
+        usage: kind.usage(),
+        mapped_at_creation: kind == BufferKind::Upload,
+    });
+    let (validation, out_of_memory) = (validation.pop(), out_of_memory.pop());
+    if cfg!(target_arch = "wasm32") {
+        // In browsers the answer comes later, as an uncaptured error; see `Shared::new`.
+        return Ok(buffer);
+    }
+    let error = pollster::block_on(async { (validation.await, out_of_memory.await) });
+    match error {
+        (None, None) => Ok(buffer),
+        (Some(error), _) | (_, Some(error)) => Err(error.to_string()),
+    }
+}
+
+impl Shared {
+    /// Creates a buffer; `Err` holds the driver's words.
+    pub(crate) fn create_buffer(&self, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
+        if let Some(failure) = self.injected_failure(kind) {
+            return Err(failure);
+        }
+        if !self.on_queue_thread_only {
+            return create(&self.gpu.device, size, kind);
+        }
+        // GL: a call beside a long submit of another thread would panic inside wgpu.
+        let (answer, receive) = oneshot::channel();
+        let mut core = self.lock();
+        if let Some(fact) = &core.lost {
+            return Err(fact.clone());
+        }
+        core.orders.push(BufferOrder { size, kind, answer });
+        self.wake(core);
+        pollster::block_on(receive).unwrap_or_else(|_| Err("the device is closed".into()))
+    }
+}

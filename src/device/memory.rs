@@ -1,0 +1,111 @@
+//! Owned device memory, and the ladder: the only loop that turns the pool's answers into driver calls.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::device::Device;
+use crate::device::driver::BufferKind;
+use crate::device::places::PlaceId;
+use crate::error::{Error, Result};
+use crate::ids::{BlockId, StreamId};
+use crate::memory::{Answer, Category, Request, Tag};
+
+/// One block lent by the pool. Dropping it returns the block in stream order: commands already enqueued still use it.
+pub struct Memory {
+    device: Device,
+    block: BlockId,
+    place: PlaceId,
+    /// Bytes that were asked for.
+    size: u64,
+    /// Bytes of the block.
+    block_size: u64,
+    version: AtomicU64,
+}
+
+impl Memory {
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Bytes that were asked for.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn block(&self) -> BlockId {
+        self.block
+    }
+
+    pub(crate) fn place(&self) -> PlaceId {
+        self.place
+    }
+
+    pub(crate) fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// How often a command that writes the memory was enqueued.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Called under the core lock, when a command that writes is enqueued.
+    pub(crate) fn written(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn set_category(&self, category: Category) {
+        self.device.shared().lock().pool.set_category(self.block, category);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut core = self.device.shared().lock();
+        let core = &mut *core;
+        let uses = core.timeline.end_block(self.block);
+        core.places.release(self.place);
+        core.pool.free(self.block, uses, &core.timeline);
+        core.release_segments();
+    }
+}
+
+impl Device {
+    /// Memory for commands of `stream`; `tag` says what for and who asks.
+    pub(crate) fn allocate(&self, stream: StreamId, size: u64, tag: Tag) -> Result<Memory> {
+        let shared = self.shared();
+        let mut request = Request::new(stream, size, tag);
+        loop {
+            let mut guard = shared.lock();
+            let core = &mut *guard;
+            core.alive()?;
+            match core.pool.alloc(&mut request, &core.timeline) {
+                Answer::Ready { block, place, after } => {
+                    core.timeline.begin_block(block, after);
+                    let id = core.places.insert(place);
+                    let version = AtomicU64::new(0);
+                    return Ok(Memory { device: self.clone(), block, place: id, size, block_size: place.size, version });
+                }
+                Answer::NeedSegment(segment) => {
+                    core.release_segments();
+                    drop(guard);
+                    let bought = shared.create_buffer(segment.size, BufferKind::Segment);
+                    let core = &mut *shared.lock();
+                    match bought {
+                        Ok(buffer) => {
+                            let id = core.pool.handle_segment(segment);
+                            core.add_segment(id, buffer);
+                        }
+                        Err(_) => core.pool.handle_segment_failed(&mut request, segment, &core.timeline),
+                    }
+                }
+                Answer::NeedCompletion => {
+                    core.release_segments();
+                    drop(guard);
+                    self.wait_for_everything()?;
+                }
+                Answer::Exhausted(report) => return Err(Error::OutOfMemory(report)),
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Pipelines and bind groups: looked up when a launch is recorded, made when it is first encoded, cached.
+//!
+//! A pipeline is a shader of the catalogue for one element type and one way of sharing blocks. Recording only needs its
+//! number; the WGSL is composed then, so that what cannot be composed is an error of the call. Compiling waits for the queue.
+
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::device::command::PipelineId;
+use crate::device::{Device, ParamsVia};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ids::SegmentId;
+use crate::kernel::source::{self, ENTRY_POINT, ParamPath};
+use crate::kernel::{Class, KernelId, Sharing};
+
+/// What a pipeline is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PipelineKey {
+    kernel: KernelId,
+    dtype: DType,
+    sharing: Sharing,
+}
+
+/// A composed shader, ready to compile.
+#[derive(Clone)]
+pub(crate) struct Recipe {
+    pub(crate) label: String,
+    pub(crate) wgsl: String,
+    pub(crate) bindings: usize,
+    pub(crate) path: ParamPath,
+    pub(crate) params_size: usize,
+}
+
+/// All pipelines that a device's launches have named.
+#[derive(Default)]
+pub(crate) struct Registry {
+    inner: Mutex<RegistryInner>,
+}
+
+#[derive(Default)]
+struct RegistryInner {
+    ids: FxHashMap<PipelineKey, PipelineId>,
+    recipes: Vec<Recipe>,
+}
+
+impl Registry {
+    /// The number of the pipeline; composes its shader at first use.
+    pub(crate) fn pipeline(&self, device: &Device, kernel: KernelId, dtype: DType, sharing: Sharing) -> Result<PipelineId> {
+        let key = PipelineKey { kernel, dtype, sharing };
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = inner.ids.get(&key) {
+            return Ok(*id);
+        }
+        let params_size = kernel.form().params.map_or(0, |params| params.size);
+        let path = ParamPath::of(params_size, device.immediates());
+        let wgsl = source::compose(kernel, dtype, &sharing, path)?;
+        let label = format!("linn.{}", kernel.name());
+        let id = PipelineId(inner.recipes.len() as u32);
+        inner.recipes.push(Recipe { label, wgsl, bindings: sharing.bound().count(), path, params_size });
+        inner.ids.insert(key, id);
+        Ok(id)
+    }
+
+    fn recipe(&self, id: PipelineId) -> Recipe {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).recipes[id.0 as usize].clone()
+    }
+}
+
+impl Device {
+    /// Bytes of parameters that go through the command stream.
+    fn immediates(&self) -> u32 {
+        match self.shared().options.params {
+            ParamsVia::Best => self.limits().max_immediate_size,
+            ParamsVia::Uniform => 0,
+        }
+    }
+
+    /// Which kernel forms suit the device.
+    pub(crate) fn class(&self) -> Class {
+        Class::of(self.info().kind == crate::device::AdapterKind::Software, self.limits().subgroup_size)
+    }
+}
+
+/// A compiled pipeline.
+pub(crate) struct Compiled {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) path: ParamPath,
+}
+
+/// The compiled pipelines, owned by the queue.
+pub(crate) struct Pipelines {
+    compiled: Vec<Option<Compiled>>,
+    /// Group 0 by number of bindings.
+    layouts: Vec<Option<wgpu::BindGroupLayout>>,
+    /// Group 1: the parameters of one dispatch in a uniform buffer.
+    uniform: wgpu::BindGroupLayout,
+    pub(crate) compilations: u64,
+}
+
+/// Bytes of a uniform binding; parameters are never larger.
+pub(crate) const UNIFORM_SIZE: u64 = crate::device::command::MAX_PARAMS as u64;
+
+impl Pipelines {
+    pub(crate) fn new(device: &wgpu::Device) -> Pipelines {
+        let entry = wgpu::BindGroupLayoutEntry {
+            binding: 0,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Uniform,
+                has_dynamic_offset: true,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let uniform =
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some("linn.params"), entries: &[entry] });
+        Pipelines { compiled: Vec::new(), layouts: Vec::new(), uniform, compilations: 0 }
+    }
+
+    /// The compiled pipeline; compiles it at first use.
+    pub(crate) fn get(&mut self, device: &wgpu::Device, registry: &Registry, id: PipelineId) -> &Compiled {
+        let index = id.0 as usize;
+        if self.compiled.len() <= index {
+            self.compiled.resize_with(index + 1, || None);
+        }
+        if self.compiled[index].is_none() {
+            self.compiled[index] = Some(self.compile(device, registry.recipe(id)));
+            self.compilations += 1;
+        }
+        match &self.compiled[index] {
+            Some(compiled) => compiled,
+            None => unreachable!("compiled just now"),
+        }
+    }
+
+    fn compile(&mut self, device: &wgpu::Device, recipe: Recipe) -> Compiled {
+        let label = Some(recipe.label.as_str());
+        let source = wgpu::ShaderSource::Wgsl(recipe.wgsl.into());
+        // Kernels guard their own indices and bound their own loops; the checks cost registers on real GPUs.
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
+        let group0 = self.layout(device, recipe.bindings).clone();
+        let groups = [Some(&group0), Some(&self.uniform)];
+        let used = if recipe.path == ParamPath::Uniform && recipe.params_size > 0 { 2 } else { 1 };
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label,
+            bind_group_layouts: &groups[..used],
+            immediate_size: if recipe.path == ParamPath::Immediates { recipe.params_size as u32 } else { 0 },
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label,
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some(ENTRY_POINT),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                // No kernel reads workgroup memory before writing it.
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        Compiled { pipeline, path: recipe.path }
+    }
+
+    /// Layout of group 0 with so many storage buffers.
+    pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize) -> &wgpu::BindGroupLayout {
+        if self.layouts.len() <= bindings {
+            self.layouts.resize(bindings + 1, None);
+        }
+        self.layouts[bindings].get_or_insert_with(|| {
+            let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..bindings)
+                .map(|binding| wgpu::BindGroupLayoutEntry {
+                    binding: binding as u32,
+                    visibility: wgpu::ShaderStages::COMPUTE,
+                    ty: wgpu::BindingType::Buffer {
+                        ty: wgpu::BufferBindingType::Storage { read_only: false },
+                        has_dynamic_offset: false,
+                        min_binding_size: None,
+                    },
+                    count: None,
+                })
+                .collect();
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some("linn.operands"), entries: &entries })
+        })
+    }
+
+    pub(crate) fn uniform_layout(&self) -> &wgpu::BindGroupLayout {
+        &self.uniform
+    }
+}
+
+/// One bound range: `None` is the status words.
+pub(crate) type Range = Option<(SegmentId, u64, u64)>;
+
+/// Bind groups by the ranges they bind; bounded. A cached group keeps its buffers alive, so groups of a released segment go.
+pub(crate) struct BindGroups {
+    groups: FxHashMap<SmallVec<[Range; 6]>, (wgpu::BindGroup, u64)>,
+    clock: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+}
+
+/// Most bind groups kept. A GPT step of 4 layers uses about 500; each costs a few hundred bytes.
+pub(crate) const MOST_BIND_GROUPS: usize = 8192;
+
+impl BindGroups {
+    pub(crate) fn new() -> BindGroups {
+        BindGroups { groups: FxHashMap::default(), clock: 0, hits: 0, misses: 0 }
+    }
+
+    /// The group that binds `ranges`, made by `make` where it is not there.
+    pub(crate) fn get(&mut self, ranges: &SmallVec<[Range; 6]>, make: impl FnOnce() -> wgpu::BindGroup) -> &wgpu::BindGroup {
+        self.clock += 1;
+        let clock = self.clock;
+        if self.groups.contains_key(ranges) {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+            if self.groups.len() >= MOST_BIND_GROUPS {
+                self.forget_older_half();
+            }
+        }
+        let entry = self.groups.entry(ranges.clone()).or_insert_with(|| (make(), clock));
+        entry.1 = clock;
+        &entry.0
+    }
+
+    fn forget_older_half(&mut self) {
+        let mut ages: Vec<u64> = self.groups.values().map(|(_, used)| *used).collect();
+        let middle = ages.len() / 2;
+        let (_, median, _) = ages.select_nth_unstable(middle);
+        let median = *median;
+        self.groups.retain(|_, (_, used)| *used > median);
+    }
+
+    /// Forgets every group that binds the segment.
+    pub(crate) fn forget_segment(&mut self, segment: SegmentId) {
+        self.groups.retain(|ranges, _| ranges.iter().flatten().all(|(bound, _, _)| *bound != segment));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.groups.clear();
+    }
+}
+
+impl Class {
+    /// Forms for a CPU driver, for subgroups of a size the kernels know, or for any device.
+    pub(crate) fn of(software: bool, subgroup_size: u32) -> Class {
+        match (software, subgroup_size) {
+            (true, 8) => Class::Subgroup,
+            (true, _) => Class::Cpu,
+            (false, _) => Class::Any,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The one place that turns commands into wgpu calls: a batch becomes one command buffer.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::device::Gpu;
+use crate::device::command::{ParamBytes, PipelineId};
+use crate::device::driver::{self, BufferKind};
+use crate::ids::SegmentId;
+use crate::kernel::ParamPath;
+use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SIZE};
+
+/// A command with its places resolved.
+pub(super) enum Resolved {
+    Dispatch {
+        pipeline: PipelineId,
+        ranges: SmallVec<[Range; 6]>,
+        params: ParamBytes,
+        grid: [u32; 3],
+    },
+    /// From a staging chunk into a segment.
+    Upload {
+        chunk: Arc<wgpu::Buffer>,
+        chunk_offset: u64,
+        segment: SegmentId,
+        offset: u64,
+        size: u64,
+    },
+    /// From a segment into a staging chunk; the status words go along.
+    Download {
+        segment: SegmentId,
+        offset: u64,
+        chunk: Arc<wgpu::Buffer>,
+        chunk_offset: u64,
+        size: u64,
+    },
+    /// Only the status words into a staging chunk.
+    Status {
+        chunk: Arc<wgpu::Buffer>,
+        chunk_offset: u64,
+    },
+    /// Sets the status words to 0.
+    ClearStatus,
+}
+
+/// Bytes of the status words: code, position, index, length.
+pub(crate) const STATUS_SIZE: u64 = 16;
+
+/// What encoding needs and keeps: the buffers of segments, pipelines, bind groups, uniform buffers.
+pub(super) struct Encoder {
+    pub(super) segments: Vec<Option<wgpu::Buffer>>,
+    pub(super) pipelines: Pipelines,
+    pub(super) bind_groups: BindGroups,
+    uniforms: Vec<Uniform>,
+    status: wgpu::Buffer,
+    pub(super) dispatches: u64,
+}
+
+/// Parameters of one submission: written to `staging` (mapped), copied to `buffer` by the device.
+pub(super) struct Uniform {
+    pub(super) staging: Arc<wgpu::Buffer>,
+    buffer: wgpu::Buffer,
+    group: wgpu::BindGroup,
+    size: u64,
+}
+
+/// What a batch was encoded to.
+pub(super) struct Encoded {
+    pub(super) commands: wgpu::CommandBuffer,
+    /// To be mapped again and given back with [`Encoder::recycle`].
+    pub(super) uniform: Option<Uniform>,
+}
+
+impl Encoder {
+    pub(super) fn new(gpu: &Gpu, status: wgpu::Buffer) -> Encoder {
+        Encoder {
+            segments: Vec::new(),
+            pipelines: Pipelines::new(&gpu.device),
+            bind_groups: BindGroups::new(),
+            uniforms: Vec::new(),
+            status,
+            dispatches: 0,
+        }
+    }
+
+    pub(super) fn add_segment(&mut self, segment: SegmentId, buffer: wgpu::Buffer) {
+        let index = segment.0 as usize;
+        if self.segments.len() <= index {
+            self.segments.resize(index + 1, None);
+        }
+        self.segments[index] = Some(buffer);
+    }
+
+    pub(super) fn forget_segment(&mut self, segment: SegmentId) {
+        self.bind_groups.forget_segment(segment);
+        if let Some(slot) = self.segments.get_mut(segment.0 as usize) {
+            *slot = None;
+        }
+    }
+
+    /// One command buffer for the batch. `Err` holds the driver's words where there is no memory for parameters.
+    pub(super) fn encode(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Encoded, String> {
+        let device = &gpu.device;
+        let uniform = self.write_uniforms(gpu, registry, batch)?;
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("linn") });
+        if let Some(uniform) = &uniform {
+            encoder.copy_buffer_to_buffer(&uniform.staging, 0, &uniform.buffer, 0, uniform.size);
+        }
+        let mut params_offset = 0u32;
+        let mut rest = batch;
+        while let Some(first) = rest.first() {
+            if matches!(first, Resolved::Dispatch { .. }) {
+                let count = rest.iter().take_while(|command| matches!(command, Resolved::Dispatch { .. })).count();
+                let mut pass =
+                    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
+                let mut current = None;
+                for command in &rest[..count] {
+                    if let Resolved::Dispatch { pipeline, ranges, params, grid } = command {
+                        let group = {
+                            let (segments, status, pipelines) = (&self.segments, &self.status, &mut self.pipelines);
+                            let make = || bind(device, pipelines.layout(device, ranges.len()), ranges, segments, status);
+                            self.bind_groups.get(ranges, make)
+                        };
+                        let compiled = self.pipelines.get(device, registry, *pipeline);
+                        if current != Some(*pipeline) {
+                            pass.set_pipeline(&compiled.pipeline);
+                            current = Some(*pipeline);
+                        }
+                        pass.set_bind_group(0, group, &[]);
+                        match (compiled.path, params.as_slice()) {
+                            (_, []) => {}
+                            (ParamPath::Immediates, bytes) => pass.set_immediates(0, bytes),
+                            (ParamPath::Uniform, _) => {
+                                pass.set_bind_group(1, uniform.as_ref().map(|uniform| &uniform.group), &[params_offset]);
+                                params_offset += UNIFORM_SIZE as u32;
+                            }
+                        }
+                        pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+                        self.dispatches += 1;
+                    }
+                }
+                rest = &rest[count..];
+                continue;
+            }
+            self.copy(&mut encoder, first);
+            rest = &rest[1..];
+        }
+        Ok(Encoded { commands: encoder.finish(), uniform })
+    }
+
+    fn copy(&self, encoder: &mut wgpu::CommandEncoder, command: &Resolved) {
+        let segment = |id: &SegmentId| self.segments.get(id.0 as usize).and_then(Option::as_ref);
+        match command {
+            Resolved::Upload { chunk, chunk_offset, segment: id, offset, size } => {
+                if let Some(buffer) = segment(id) {
+                    encoder.copy_buffer_to_buffer(chunk, *chunk_offset, buffer, *offset, *size);
+                }
+            }
+            Resolved::Download { segment: id, offset, chunk, chunk_offset, size } => {
+                if let Some(buffer) = segment(id) {
+                    encoder.copy_buffer_to_buffer(buffer, *offset, chunk, *chunk_offset, *size);
+                }
+            }
+            Resolved::Status { chunk, chunk_offset } => {
+                encoder.copy_buffer_to_buffer(&self.status, 0, chunk, *chunk_offset, STATUS_SIZE);
+            }
+            Resolved::ClearStatus => encoder.clear_buffer(&self.status, 0, None),
+            Resolved::Dispatch { .. } => {}
+        }
+    }
+
+    /// Writes the parameters that do not fit immediates, in dispatch order, one slot each.
+    fn write_uniforms(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Option<Uniform>, String> {
+        let mut slots: Vec<&ParamBytes> = Vec::new();
+        for command in batch {
+            if let Resolved::Dispatch { pipeline, params, .. } = command {
+                let path = self.pipelines.get(&gpu.device, registry, *pipeline).path;
+                if path == ParamPath::Uniform && !params.as_slice().is_empty() {
+                    slots.push(params);
+                }
+            }
+        }
+        if slots.is_empty() {
+            return Ok(None);
+        }
+        let size = slots.len() as u64 * UNIFORM_SIZE;
+        let uniform = match self.uniforms.iter().position(|uniform| uniform.size >= size) {
+            Some(index) => self.uniforms.swap_remove(index),
+            None => self.new_uniform(gpu, size.next_power_of_two().max(16 << 10))?,
+        };
+        let mut view = uniform.staging.get_mapped_range_mut(..).map_err(|error| error.to_string())?;
+        for (slot, params) in slots.iter().enumerate() {
+            let start = slot * UNIFORM_SIZE as usize;
+            view.slice(start..start + params.as_slice().len()).copy_from_slice(params.as_slice());
+        }
+        drop(view);
+        uniform.staging.unmap();
+        Ok(Some(uniform))
+    }
+
+    fn new_uniform(&self, gpu: &Gpu, size: u64) -> Result<Uniform, String> {
+        let staging = driver::create(&gpu.device, size, BufferKind::Upload)?;
+        let buffer = driver::create(&gpu.device, size, BufferKind::Uniform)?;
+        let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("linn.params"),
+            layout: self.pipelines.uniform_layout(),
+            entries: &[wgpu::BindGroupEntry {
+                binding: 0,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer: &buffer,
+                    offset: 0,
+                    size: std::num::NonZeroU64::new(UNIFORM_SIZE),
+                }),
+            }],
+        });
+        Ok(Uniform { staging: Arc::new(staging), buffer, group, size })
+    }
+
+    /// The uniform's staging is mapped again.
+    pub(super) fn recycle(&mut self, uniform: Uniform) {
+        self.uniforms.push(uniform);
+    }
+
+    /// Drops what refers to buffers, before the device goes.
+    pub(super) fn clear(&mut self) {
+        self.bind_groups.clear();
+        self.uniforms.clear();
+        self.segments.clear();
+    }
+}
+
+fn bind(
+    device: &wgpu::Device,
+    layout: &wgpu::BindGroupLayout,
+    ranges: &[Range],
+    segments: &[Option<wgpu::Buffer>],
+    status: &wgpu::Buffer,
+) -> wgpu::BindGroup {
+    debug_assert!(disjoint(ranges), "overlapping ranges in one dispatch: {ranges:?}");
+    let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges
+        .iter()
+        .enumerate()
+        .map(|(binding, range)| {
+            let (buffer, offset, size) = match range {
+                Some((id, offset, size)) => {
+                    // A segment that is bound by a command not yet encoded is never released; see memory::check.
+                    let buffer = segments.get(id.0 as usize).and_then(Option::as_ref).unwrap_or(status);
+                    (buffer, *offset, std::num::NonZeroU64::new(*size))
+                }
+                None => (status, 0, std::num::NonZeroU64::new(STATUS_SIZE)),
+            };
+            let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size });
+            wgpu::BindGroupEntry { binding: binding as u32, resource }
+        })
+        .collect();
+    device.create_bind_group(&wgpu::BindGroupDescriptor { label: Some("linn.operands"), layout, entries: &entries })
+}
+
+/// True when no two ranges overlap: browsers refuse it, native drivers give wrong results without a word.
+pub(super) fn disjoint(ranges: &[Range]) -> bool {
+    ranges.iter().enumerate().all(|(i, a)| {
+        ranges[..i].iter().all(|b| match (a, b) {
+            (Some((s, x, n)), Some((t, y, m))) => s != t || x + n <= *y || y + m <= *x,
+            (None, None) => false,
+            _ => true,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_ranges_are_found() {
+        let range = |segment, offset, size| Some((SegmentId(segment), offset, size));
+        assert!(disjoint(&[range(0, 0, 256), range(0, 256, 256), range(1, 0, 512), None]));
+        assert!(!disjoint(&[range(0, 0, 512), range(0, 256, 256)]));
+        assert!(!disjoint(&[range(0, 0, 256), range(0, 0, 256)]));
+        assert!(!disjoint(&[None, None]));
+    }
+}

@@ -1,0 +1,146 @@
+//! When to submit and how much: pure decisions of the queue.
+
+use std::time::Duration;
+
+use crate::device::command::{Op, PipelineId};
+use crate::device::core::Core;
+use crate::ids::Horizons;
+use crate::timeline::Flush;
+
+/// Submissions under way at most: one runs while the next is ready.
+pub(super) const MOST_IN_FLIGHT: usize = 2;
+/// Commands that make a second submission worth its cost (30 to 70 us on software drivers, a few tiny dispatches).
+const BATCH: u64 = 64;
+/// Commands in one submission at most: bounds the time the lock is held to take them, and bind groups alive.
+const MOST_COMMANDS: usize = 1024;
+/// Estimated work of one submission at most. Drivers end submissions of a few seconds (GL: calls beside one of 6 s fail).
+const MOST_WORK: Duration = Duration::from_millis(100);
+/// Bytes copied in one submission at most.
+const MOST_BYTES: u64 = 256 << 20;
+/// First guess for a workgroup of a kernel that was never measured, in nanoseconds.
+const FIRST_GUESS: f64 = 5_000.0;
+
+/// What to submit next; `None` when it is better to wait.
+pub(super) fn target(core: &mut Core, in_flight: usize) -> Option<Flush> {
+    if in_flight >= MOST_IN_FLIGHT {
+        return None;
+    }
+    let timeline = &core.timeline;
+    core.wanted.retain(|fence| fence.number > timeline.submitted(fence.stream));
+    if !core.wanted.is_empty() {
+        return Some(Flush::To(core.wanted.clone()));
+    }
+    let backlog = timeline.backlog();
+    let worth = if in_flight == 0 { 1 } else { BATCH };
+    (backlog >= worth).then_some(Flush::Everything)
+}
+
+/// Workgroups of a dispatch.
+pub(super) fn groups(grid: [u32; 3]) -> u64 {
+    grid.iter().map(|n| u64::from(*n)).product()
+}
+
+/// Measured cost of kernels: nanoseconds per workgroup, by pipeline.
+#[derive(Default)]
+pub(super) struct Estimates(Vec<f64>);
+
+impl Estimates {
+    fn per_group(&self, pipeline: PipelineId) -> f64 {
+        self.0.get(pipeline.0 as usize).copied().unwrap_or(FIRST_GUESS)
+    }
+
+    /// A submission of this work took so long: scales the guesses of its kernels towards that.
+    pub(super) fn learn(&mut self, work: &[(PipelineId, u64)], taken: Duration) {
+        let guess: f64 = work.iter().map(|(pipeline, groups)| self.per_group(*pipeline) * *groups as f64).sum();
+        if guess <= 0.0 {
+            return;
+        }
+        // Half way on a logarithmic scale, so that one odd measurement does no harm.
+        let scale = (taken.as_nanos() as f64 / guess).clamp(0.01, 100.0).sqrt();
+        for (pipeline, _) in work {
+            let index = pipeline.0 as usize;
+            if self.0.len() <= index {
+                self.0.resize(index + 1, FIRST_GUESS);
+            }
+            self.0[index] *= scale;
+        }
+    }
+}
+
+/// What a submission may still take.
+pub(super) struct Budget {
+    commands: usize,
+    nanos: f64,
+    bytes: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { commands: MOST_COMMANDS, nanos: MOST_WORK.as_nanos() as f64, bytes: MOST_BYTES }
+    }
+}
+
+impl Budget {
+    /// Books a command; false where it has to wait for the next submission.
+    pub(super) fn admit(&mut self, estimates: &Estimates, op: &Op) -> bool {
+        let (nanos, bytes) = match op {
+            Op::Dispatch { pipeline, grid, .. } => (estimates.per_group(*pipeline) * groups(*grid) as f64, 0),
+            Op::Upload { size, .. } | Op::Download { size, .. } => (0.0, *size),
+        };
+        if self.commands == 0 || self.nanos < nanos || self.bytes < bytes {
+            return false;
+        }
+        self.commands -= 1;
+        self.nanos -= nanos;
+        self.bytes -= bytes;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::command::ParamBytes;
+
+    fn dispatch(pipeline: u32, groups: u32) -> Op {
+        let params = ParamBytes::new(&[]).unwrap_or_else(|| unreachable!("no bytes fit"));
+        Op::Dispatch { pipeline: PipelineId(pipeline), places: Default::default(), params, grid: [groups, 1, 1] }
+    }
+
+    #[test]
+    fn a_submission_is_bounded_by_commands() {
+        let (estimates, mut budget) = (Estimates::default(), Budget::default());
+        let admitted = (0..5000).take_while(|_| budget.admit(&estimates, &dispatch(0, 1))).count();
+        assert_eq!(admitted, MOST_COMMANDS);
+    }
+
+    #[test]
+    fn a_submission_is_bounded_by_estimated_work_and_the_estimate_follows_the_device() {
+        let mut estimates = Estimates::default();
+        let count = |estimates: &Estimates| {
+            let mut budget = Budget::default();
+            (0..5000).take_while(|_| budget.admit(estimates, &dispatch(7, 100))).count()
+        };
+        assert_eq!(count(&estimates), (MOST_WORK.as_nanos() as f64 / (FIRST_GUESS * 100.0)) as usize);
+        // Measured: 10 ms for each dispatch of 100 workgroups.
+        for _ in 0..20 {
+            estimates.learn(&[(PipelineId(7), 100)], Duration::from_millis(10));
+        }
+        assert!((9..=11).contains(&count(&estimates)), "{}", count(&estimates));
+    }
+
+    #[test]
+    fn copies_are_bounded_by_bytes() {
+        let (estimates, mut budget) = (Estimates::default(), Budget::default());
+        let upload = |size| Op::Upload {
+            chunk: crate::device::command::ChunkId(0),
+            chunk_offset: 0,
+            dst: crate::device::places::PlaceId(0),
+            dst_offset: 0,
+            size,
+        };
+        assert!(budget.admit(&estimates, &upload(MOST_BYTES - 4)));
+        assert!(!budget.admit(&estimates, &upload(8)));
+        assert!(budget.admit(&estimates, &upload(4)));
+    }
+}

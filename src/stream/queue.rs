@@ -1,0 +1,459 @@
+//! The queue: takes prefixes of recordings, encodes, submits, polls, answers. The only place that does so.
+//!
+//! Natively it is a thread (submitting can block, and on some drivers does the work); in browsers the event loop makes it
+//! take a step. It submits at once when the device is idle, else in growing batches, with at most
+//! [`MOST_IN_FLIGHT`] submissions under way, each bounded by [`policy`](super::policy).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::device::command::{ChunkId, Op, PipelineId};
+use crate::device::core::{Core, ReadSlot};
+use crate::device::driver::{self, BufferKind};
+use crate::device::staging::Direction;
+use crate::device::{ReadChunk, Shared};
+use crate::kernel::pipeline::Registry;
+use crate::stream::encode::{Encoder, Resolved, Uniform};
+use crate::stream::policy::{self, Estimates};
+use crate::timeline::SubmissionId;
+
+/// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long closing waits for work in flight.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// What happened in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Something was done; look again.
+    Worked,
+    /// The device has to finish something first.
+    InFlight,
+    /// There is nothing to do.
+    Idle,
+    /// The last handle is gone.
+    Stop,
+}
+
+enum Event {
+    Mapped(ChunkId, bool),
+    Uniform(Uniform),
+}
+
+/// What callbacks of wgpu leave behind.
+#[derive(Default)]
+struct Mailbox {
+    events: Mutex<Vec<Event>>,
+    done: AtomicU64,
+}
+
+struct InFlight {
+    id: SubmissionId,
+    index: wgpu::SubmissionIndex,
+    work: SmallVec<[(PipelineId, u64); 16]>,
+    submitted_at: web_time::Instant,
+}
+
+struct Queue {
+    encoder: Encoder,
+    mailbox: Arc<Mailbox>,
+    in_flight: VecDeque<InFlight>,
+    /// Buffers that are being mapped.
+    mapping: usize,
+    estimates: Estimates,
+    last_completion: web_time::Instant,
+}
+
+/// Starts the queue of a device; the returned closure ends it.
+pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, String> {
+    let status = driver::create(&shared.gpu.device, super::encode::STATUS_SIZE, BufferKind::Status)?;
+    let mut queue = Queue {
+        encoder: Encoder::new(&shared.gpu, status),
+        mailbox: Arc::default(),
+        in_flight: VecDeque::new(),
+        mapping: 0,
+        estimates: Estimates::default(),
+        last_completion: web_time::Instant::now(),
+    };
+    if cfg!(target_arch = "wasm32") {
+        let (weak, queue) = (Arc::downgrade(shared), Mutex::new(queue));
+        let step = move || {
+            // A callback inside a step finds the lock taken: the running step goes on with what the callback left.
+            if let (Some(shared), Ok(mut queue)) = (weak.upgrade(), queue.try_lock()) {
+                while queue.step(&shared) == Progress::Worked {}
+            }
+        };
+        let _ = shared.step.set(Box::new(step));
+        return Ok(Box::new(|| {}));
+    }
+    let for_thread = shared.clone();
+    let thread = std::thread::Builder::new()
+        .name("linn-queue".into())
+        .spawn(move || queue.run(&for_thread))
+        .map_err(|error| format!("the queue thread could not be started: {error}"))?;
+    Ok(Box::new(move || {
+        let _ = thread.join();
+    }))
+}
+
+impl Queue {
+    fn run(&mut self, shared: &Arc<Shared>) {
+        loop {
+            match self.step(shared) {
+                Progress::Worked => {}
+                Progress::InFlight => self.poll(shared, LOOK),
+                Progress::Idle => {
+                    let mut core = shared.lock();
+                    if !core.stop && core.orders.is_empty() && core.timeline.backlog() == 0 && core.read.is_empty() {
+                        core.queue_sleeps = true;
+                        let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
+                        core.queue_sleeps = false;
+                    }
+                }
+                Progress::Stop => return self.close(shared),
+            }
+        }
+    }
+
+    /// Looks at the device until the oldest submission is done, `bound` at most.
+    fn poll(&mut self, shared: &Shared, bound: Duration) {
+        let poll = match self.in_flight.front() {
+            Some(oldest) => wgpu::PollType::Wait { submission_index: Some(oldest.index.clone()), timeout: Some(bound) },
+            None => wgpu::PollType::Poll,
+        };
+        match shared.gpu.device.poll(poll) {
+            Ok(_) | Err(wgpu::PollError::Timeout) => {}
+            Err(error) => shared.late_error(format!("waiting for the device failed: {error}")),
+        }
+    }
+
+    fn step(&mut self, shared: &Arc<Shared>) -> Progress {
+        self.collect(shared);
+        let mut core = shared.lock();
+        if core.stop {
+            return Progress::Stop;
+        }
+        if !core.orders.is_empty() {
+            let orders = std::mem::take(&mut core.orders);
+            drop(core);
+            for order in orders {
+                let _ = order.answer.send(driver::create(&shared.gpu.device, order.size, order.kind));
+            }
+            return Progress::Worked;
+        }
+        if core.lost.is_some() {
+            drop_recordings(&mut core);
+        }
+        let buffers = self.take_segments(&mut core);
+        let Some(target) = policy::target(&mut core, self.in_flight.len()) else {
+            let idle = self.in_flight.is_empty() && self.mapping == 0;
+            drop(core);
+            drop(buffers);
+            return if idle { Progress::Idle } else { Progress::InFlight };
+        };
+        let estimates = &self.estimates;
+        let mut budget = policy::Budget::default();
+        let recordings = &core.recordings;
+        let batch = core.timeline.plan(&target, |stream, n| {
+            recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, &command.op))
+        });
+        let mut taken = Taken::default();
+        for (stream, count) in &batch.runs {
+            for _ in 0..*count {
+                if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
+                    taken.first_label.get_or_insert(command.label);
+                    taken.resolve(&mut core, command.op);
+                }
+            }
+        }
+        if std::mem::take(&mut core.clear_status) {
+            taken.commands.push(Resolved::ClearStatus);
+        }
+        let id = core.timeline.handle_submitted(&batch);
+        drop(core);
+        shared.room.notify_all();
+        drop(buffers);
+        self.submit(shared, id, taken);
+        Progress::Worked
+    }
+
+    /// Takes over bought segments and forgets released ones; returns buffers to drop outside the lock.
+    fn take_segments(&mut self, core: &mut Core) -> Vec<wgpu::Buffer> {
+        let released = std::mem::take(&mut core.released);
+        let bought = std::mem::take(&mut core.bought);
+        let gone: Vec<wgpu::Buffer> = released
+            .into_iter()
+            .map(|(segment, buffer)| {
+                // The id may already belong to a newer segment: then only the bind groups go, and `bought` brings it.
+                self.encoder.forget_segment(segment);
+                buffer
+            })
+            .collect();
+        for (segment, buffer) in bought {
+            if core.segments.get(segment.0 as usize).and_then(Option::as_ref) == Some(&buffer) {
+                self.encoder.add_segment(segment, buffer);
+            }
+        }
+        gone
+    }
+
+    fn submit(&mut self, shared: &Arc<Shared>, id: SubmissionId, taken: Taken) {
+        let gpu = &shared.gpu;
+        for buffer in &taken.unmap {
+            buffer.unmap();
+        }
+        let registry = registry(shared);
+        let encoded = match registry.map(|registry| self.encoder.encode(gpu, registry, &taken.commands)) {
+            Some(Ok(encoded)) => encoded,
+            Some(Err(fact)) => {
+                let first = taken.first_label.unwrap_or("an empty batch");
+                return self.failed(shared, id, format!("{} commands from {first} on: {fact}", taken.commands.len()));
+            }
+            None => return self.failed(shared, id, "the kernel registry is missing".into()),
+        };
+        let mailbox = self.mailbox.clone();
+        let wake = waker(shared);
+        // Measured from before the call: some drivers do the work inside it.
+        let submitted_at = web_time::Instant::now();
+        let index = gpu.queue.submit([encoded.commands]);
+        gpu.queue.on_submitted_work_done(move || {
+            mailbox.done.fetch_max(id.0, Ordering::AcqRel);
+            wake();
+        });
+        self.in_flight.push_back(InFlight { id, index, work: taken.work, submitted_at });
+        if let Some(uniform) = encoded.uniform {
+            self.map_uniform(shared, uniform);
+        }
+        let chunks: SmallVec<[_; 4]> = {
+            let mut core = shared.lock();
+            core.counters.pipelines = self.encoder.pipelines.compilations;
+            core.counters.dispatches = self.encoder.dispatches;
+            core.counters.bind_group_hits = self.encoder.bind_groups.hits;
+            core.counters.bind_group_misses = self.encoder.bind_groups.misses;
+            core.counters.bind_groups = self.encoder.bind_groups.len() as u64;
+            let staging = &mut core.staging;
+            let mappable = |chunk: &ChunkId| Some((*chunk, staging.direction(*chunk), staging.start_mapping(*chunk)?));
+            taken.chunks.iter().filter_map(mappable).collect()
+        };
+        for (chunk, direction, buffer) in chunks {
+            self.map_chunk(shared, chunk, direction, &buffer);
+        }
+    }
+
+    /// Nothing of the batch reached the device: its results are wrong, and whoever asks is told.
+    fn failed(&mut self, shared: &Shared, id: SubmissionId, fact: String) {
+        shared.late_error(fact);
+        self.mailbox.done.fetch_max(id.0, Ordering::AcqRel);
+    }
+
+    fn map_uniform(&mut self, shared: &Arc<Shared>, uniform: Uniform) {
+        self.mapping += 1;
+        let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
+        let staging = uniform.staging.clone();
+        staging.map_async(wgpu::MapMode::Write, .., move |_| {
+            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Uniform(uniform));
+            wake();
+        });
+    }
+
+    fn map_chunk(&mut self, shared: &Arc<Shared>, chunk: ChunkId, direction: Direction, buffer: &wgpu::Buffer) {
+        self.mapping += 1;
+        let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
+        let mode = match direction {
+            Direction::Upload => wgpu::MapMode::Write,
+            Direction::Download => wgpu::MapMode::Read,
+        };
+        buffer.map_async(mode, .., move |result| {
+            let event = Event::Mapped(chunk, result.is_ok());
+            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+            wake();
+        });
+    }
+
+    /// Passes on what the device has done: completions, mapped chunks, finished reads. Answers go out without the lock.
+    fn collect(&mut self, shared: &Arc<Shared>) {
+        let done = SubmissionId(self.mailbox.done.load(Ordering::Acquire));
+        let events = std::mem::take(&mut *self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner));
+        while let Some(oldest) = self.in_flight.front().filter(|oldest| oldest.id <= done) {
+            let now = web_time::Instant::now();
+            let taken = now.duration_since(oldest.submitted_at.max(self.last_completion));
+            self.estimates.learn(&oldest.work, taken);
+            self.last_completion = now;
+            self.in_flight.pop_front();
+        }
+        let mut mapped = SmallVec::<[(ChunkId, bool); 4]>::new();
+        for event in events {
+            self.mapping -= 1;
+            match event {
+                Event::Mapped(chunk, ok) => mapped.push((chunk, ok)),
+                Event::Uniform(uniform) => self.encoder.recycle(uniform),
+            }
+        }
+        let mut core = shared.lock();
+        core.timeline.handle_completed(done);
+        {
+            let core = &mut *core;
+            core.pool.handle_completed(&core.timeline);
+        }
+        core.release_segments();
+        let mut answers: SmallVec<[_; 4]> = SmallVec::new();
+        // Kept until the lock is released: dropping the last handle of a chunk takes the lock.
+        let mut chunks: SmallVec<[Arc<ReadChunk>; 4]> = SmallVec::new();
+        for (id, ok) in mapped {
+            core.staging.handle_mapped(id);
+            if core.staging.direction(id) == Direction::Upload {
+                continue;
+            }
+            let chunk = Arc::new(ReadChunk { shared: shared.clone(), id, buffer: core.staging.buffer(id) });
+            for read in core.reads.extract_if(.., |read| read.chunk == id) {
+                let slot =
+                    ReadSlot { chunk: chunk.clone(), offset: read.offset, size: read.size, status_offset: read.status_offset };
+                answers.push((read.answer, ok.then_some(slot)));
+            }
+            chunks.push(chunk);
+        }
+        let timeline = &core.timeline;
+        let finished: SmallVec<[usize; 4]> = core
+            .waiters
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (fence, _))| timeline.is_completed(*fence).then_some(index))
+            .collect();
+        let woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
+        let read: SmallVec<[_; 4]> = std::mem::take(&mut core.read).into_iter().map(|id| (id, core.staging.buffer(id))).collect();
+        drop(core);
+        if !read.is_empty() {
+            for (_, buffer) in &read {
+                buffer.unmap();
+            }
+            let mut core = shared.lock();
+            for (id, _) in &read {
+                core.staging.handle_read(*id);
+            }
+        }
+        shared.room.notify_all();
+        for waiter in woken {
+            let _ = waiter.send(());
+        }
+        for (answer, slot) in answers {
+            let lost = || crate::Error::DeviceLost { fact: "a read could not be mapped".into() };
+            let _ = answer.send(slot.ok_or_else(lost));
+        }
+    }
+
+    /// Awaits what is in flight, within a bound, and drops everything in order.
+    fn close(&mut self, shared: &Arc<Shared>) {
+        let start = web_time::Instant::now();
+        while let Some(left) = CLOSING.checked_sub(start.elapsed()).filter(|_| !self.in_flight.is_empty()) {
+            self.poll(shared, left);
+            let done = self.mailbox.done.load(Ordering::Acquire);
+            self.in_flight.retain(|submission| submission.id.0 > done);
+        }
+        self.encoder.clear();
+        let mut core = shared.lock();
+        let waiters = std::mem::take(&mut core.waiters);
+        let reads = std::mem::take(&mut core.reads);
+        drop_recordings(&mut core);
+        let segments = std::mem::take(&mut core.segments);
+        let released = std::mem::take(&mut core.released);
+        let bought = std::mem::take(&mut core.bought);
+        let staging = std::mem::take(&mut core.staging);
+        drop(core);
+        drop((waiters, reads, segments, released, bought, staging));
+        let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
+    }
+}
+
+/// Recorded commands will never run: nobody can see their results.
+fn drop_recordings(core: &mut Core) {
+    let recordings = std::mem::take(&mut core.recordings);
+    for command in recordings.into_iter().flatten() {
+        command.op.places().iter().for_each(|place| core.places.release(*place));
+    }
+    let rest = core.timeline.plan(&crate::timeline::Flush::Everything, |_, _| true);
+    if rest.len > 0 {
+        let id = core.timeline.handle_submitted(&rest);
+        core.timeline.handle_completed(id);
+    }
+}
+
+/// In browsers, callbacks make the queue take a step; natively its thread polls anyway.
+fn waker(shared: &Arc<Shared>) -> impl FnOnce() + Send + 'static {
+    let weak: Weak<Shared> = if cfg!(target_arch = "wasm32") { Arc::downgrade(shared) } else { Weak::new() };
+    move || {
+        if let Some(shared) = weak.upgrade() {
+            if let Some(step) = shared.step.get() {
+                step();
+            }
+        }
+    }
+}
+
+pub(super) fn registry(shared: &Shared) -> Option<&Registry> {
+    shared.attachment(Registry::default)
+}
+
+/// A batch with its places resolved.
+#[derive(Default)]
+struct Taken {
+    commands: Vec<Resolved>,
+    /// For errors: the operation that the batch begins with.
+    first_label: Option<&'static str>,
+    unmap: SmallVec<[Arc<wgpu::Buffer>; 4]>,
+    chunks: SmallVec<[ChunkId; 4]>,
+    work: SmallVec<[(PipelineId, u64); 16]>,
+}
+
+impl Taken {
+    fn resolve(&mut self, core: &mut Core, op: Op) {
+        let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
+        match op {
+            Op::Dispatch { pipeline, places, params, grid } => {
+                let groups = policy::groups(grid);
+                match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
+                    Some((_, sum)) => *sum += groups,
+                    None => self.work.push((pipeline, groups)),
+                }
+                let ranges = places.iter().map(|place| range(core, *place)).collect();
+                places.iter().for_each(|place| core.places.release(*place));
+                self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
+            }
+            Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
+                let buffer = self.chunk(core, chunk);
+                if let Some((segment, offset, _)) = range(core, dst) {
+                    let offset = offset + dst_offset;
+                    self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
+                }
+                core.places.release(dst);
+            }
+            Op::Download { src, src_offset, chunk, chunk_offset, size } => {
+                let buffer = self.chunk(core, chunk);
+                let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
+                if let Some((segment, offset, _)) = range(core, src) {
+                    let (chunk, offset) = (buffer.clone(), offset + src_offset);
+                    self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
+                }
+                self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
+                core.places.release(src);
+            }
+        }
+    }
+
+    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Arc<wgpu::Buffer> {
+        let (buffer, unmap) = core.staging.encode(id);
+        if unmap {
+            self.unmap.push(buffer.clone());
+        }
+        if !self.chunks.contains(&id) {
+            self.chunks.push(id);
+        }
+        buffer
+    }
+}
+
+/// Alignment of the status words behind a download.
+pub(super) const STATUS_ALIGNMENT: u64 = 16;

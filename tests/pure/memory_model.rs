@@ -1,0 +1,355 @@
+//! The pool against a slow, obvious reference, over random programs.
+//!
+//! The reference keeps every use of every byte range that is not yet submitted, and for every command the set of commands
+//! that certainly run before it (a number per stream). It knows nothing of blocks, splits or lists.
+
+use std::collections::BTreeMap;
+
+use linn::ids::{Fence, Horizons, SegmentId, StreamId};
+use linn::memory::sim::{Lease, SimDevice};
+use linn::memory::{Category, Config, OomCause, Tag};
+use proptest::prelude::*;
+
+const STREAMS: u32 = 4;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Alloc { stream: u32, octave: u32, share: f64, category: usize },
+    Free { which: usize },
+    Use { which: usize, stream: u32 },
+    Submit { stream: Option<u32> },
+    Complete,
+    Synchronize,
+    EmptyCache,
+    Refuse { count: u32 },
+    Limit { share: f64 },
+    SetCategory { which: usize, category: usize },
+    ResetPeaks,
+    ResetSums,
+}
+
+fn ops(largest_octave: u32) -> impl Strategy<Value = Op> {
+    let stream = 0..STREAMS;
+    prop_oneof![
+        40 => (stream.clone(), 0..=largest_octave, 0.0..1.0, 0usize..6)
+            .prop_map(|(stream, octave, share, category)| Op::Alloc { stream, octave, share, category }),
+        34 => any::<usize>().prop_map(|which| Op::Free { which }),
+        25 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Op::Use { which, stream }),
+        6 => proptest::option::of(stream).prop_map(|stream| Op::Submit { stream }),
+        6 => Just(Op::Complete),
+        1 => Just(Op::Synchronize),
+        1 => Just(Op::EmptyCache),
+        1 => (1u32..8).prop_map(|count| Op::Refuse { count }),
+        1 => (0.1..2.0).prop_map(|share| Op::Limit { share }),
+        2 => (any::<usize>(), 0usize..6).prop_map(|(which, category)| Op::SetCategory { which, category }),
+        1 => Just(Op::ResetPeaks),
+        1 => Just(Op::ResetSums),
+    ]
+}
+
+/// For each stream the number of the last command that certainly ran.
+type Clock = [u64; STREAMS as usize];
+
+fn join(clock: &mut Clock, other: &Clock) {
+    clock.iter_mut().zip(other).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+}
+
+struct Held {
+    lease: Lease,
+    bytes: u64,
+    category: Category,
+    stream: StreamId,
+}
+
+/// Bytes of a buffer that a command uses, by a storage that is gone.
+struct PastUse {
+    segment: SegmentId,
+    start: u64,
+    end: u64,
+    fence: Fence,
+}
+
+struct World {
+    device: SimDevice,
+    capacity: u64,
+    limit: u64,
+    refusals: u32,
+    held: Vec<Held>,
+    past: Vec<PastUse>,
+    clocks: BTreeMap<Fence, Clock>,
+    last: [Clock; STREAMS as usize],
+    /// The largest sums seen: allocated, reserved.
+    peaks: (u64, u64),
+}
+
+impl World {
+    fn new(capacity: u64, max_segment: u64) -> World {
+        World {
+            device: SimDevice::new(capacity, Config { max_segment, ..Config::default() }),
+            capacity,
+            limit: u64::MAX,
+            refusals: 0,
+            held: Vec::new(),
+            past: Vec::new(),
+            clocks: BTreeMap::new(),
+            last: Default::default(),
+            peaks: (0, 0),
+        }
+    }
+
+    fn pick(&self, which: usize) -> Option<usize> {
+        (!self.held.is_empty()).then(|| which % self.held.len())
+    }
+
+    fn submitted(&self) -> Clock {
+        std::array::from_fn(|stream| self.device.streams().submitted(StreamId(stream as u32)))
+    }
+
+    /// What runs before a command that `stream` enqueues now, after these fences.
+    fn clock(&self, stream: StreamId, after: impl IntoIterator<Item = Fence>) -> Clock {
+        let mut clock = self.last[stream.0 as usize];
+        join(&mut clock, &self.submitted());
+        for fence in after {
+            if let Some(known) = self.clocks.get(&fence) {
+                join(&mut clock, known);
+            }
+        }
+        clock
+    }
+
+    fn check_covered(&self, place: linn::memory::Place, clock: &Clock) {
+        for used in &self.past {
+            if used.segment == place.segment && used.start < place.offset + place.size && place.offset < used.end {
+                let known = clock[used.fence.stream.0 as usize];
+                assert!(known >= used.fence.number, "{place:?} may be used before {:?} is done", used.fence);
+            }
+        }
+    }
+
+    fn alloc(&mut self, stream: StreamId, bytes: u64, category: Category) {
+        let reserved = self.device.pool().stats().reserved_bytes.current;
+        let ooms = self.device.pool().stats().num_ooms;
+        match self.device.alloc(stream, bytes, Tag::here(category, "model")) {
+            Ok(lease) => {
+                let place = lease.place;
+                assert!(place.size >= bytes && place.size % 256 == 0 && place.offset % 256 == 0);
+                let (_, size) = self.device.buffers().find(|(segment, _)| *segment == place.segment).expect("the buffer exists");
+                assert!(place.offset + place.size <= size, "inside its buffer");
+                for other in &self.held {
+                    let other = other.lease.place;
+                    let apart = other.segment != place.segment
+                        || other.offset + other.size <= place.offset
+                        || place.offset + place.size <= other.offset;
+                    assert!(apart, "{place:?} overlaps {other:?}");
+                }
+                for fence in lease.after.iter() {
+                    assert_ne!(fence.stream, stream, "program order needs no edge");
+                    assert!(fence.number > self.device.streams().submitted(fence.stream), "{fence:?} is submitted");
+                    let real = self.past.iter().any(|used| {
+                        used.fence == fence
+                            && used.segment == place.segment
+                            && used.start < place.offset + place.size
+                            && place.offset < used.end
+                    });
+                    // A split copies the set, so the bytes used may lie in the block's former neighbourhood.
+                    assert!(real || self.past.iter().any(|used| used.fence == fence && used.segment == place.segment));
+                }
+                self.check_covered(place, &self.clock(stream, lease.after.iter()));
+                self.held.push(Held { lease, bytes, category, stream });
+            }
+            Err(report) => {
+                assert_eq!(self.device.pool().stats().num_ooms, ooms + 1);
+                self.check_exhausted(bytes, &report);
+            }
+        }
+        let now = self.device.pool().stats().reserved_bytes.current;
+        assert!(now <= reserved || now <= self.limit, "bought beyond the limit");
+        self.refusals = 0;
+        self.device.refuse_next(0);
+    }
+
+    /// Out of memory must be true: nothing free is large enough, and nothing could be bought.
+    fn check_exhausted(&self, bytes: u64, report: &linn::memory::OomReport) {
+        let size = bytes.next_multiple_of(256);
+        for (segment, total) in self.device.buffers() {
+            let mut live: Vec<_> =
+                self.held.iter().map(|held| held.lease.place).filter(|place| place.segment == segment).collect();
+            live.sort_by_key(|place| place.offset);
+            let ends = live.iter().map(|place| place.offset + place.size);
+            let starts = live.iter().map(|place| place.offset).chain([total]);
+            let largest = std::iter::once(0).chain(ends).zip(starts).map(|(end, start)| start - end).max().unwrap_or(0);
+            assert!(largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
+        }
+        let live: u64 = self.held.iter().map(|held| held.lease.place.size).sum();
+        assert_eq!(report.allocated, live);
+        let room = self.limit.saturating_sub(report.reserved);
+        let driver_room = self.capacity.saturating_sub(self.device.driver_bytes());
+        match report.cause {
+            OomCause::LargerThanBuffer => assert!(size > report.max_segment),
+            OomCause::LargerThanLimit => assert!(size > self.limit),
+            OomCause::Limit => assert!(size > room && report.breakdown.cached < size),
+            OomCause::Driver => assert!(self.refusals > 0 || size > driver_room),
+            OomCause::Fragmented => assert!(report.breakdown.cached >= size && report.largest_free < size),
+            other => panic!("unknown cause {other:?}"),
+        }
+        let text = report.to_string();
+        assert_eq!(text.matches("help: ").count(), 1, "{text}");
+    }
+
+    fn touch(&mut self, at: usize, stream: StreamId) {
+        let held = &mut self.held[at];
+        // The first command carries the edges that came with the block; the next ones follow the storage's own uses.
+        let before: Vec<Fence> = if !held.lease.uses.is_empty() {
+            held.lease.uses.iter().collect()
+        } else if stream == held.stream {
+            held.lease.after.iter().collect()
+        } else {
+            self.device.pool().inherited(held.lease.block).iter().collect()
+        };
+        let fence = self.device.use_on(stream, &mut held.lease);
+        let place = held.lease.place;
+        let mut clock = self.clock(stream, before);
+        self.check_covered(place, &clock);
+        clock[stream.0 as usize] = fence.number;
+        self.last[stream.0 as usize] = clock;
+        self.clocks.insert(fence, clock);
+    }
+
+    fn free(&mut self, at: usize) {
+        let held = self.held.swap_remove(at);
+        let place = held.lease.place;
+        let uses = held.lease.uses.iter();
+        self.past.extend(uses.map(|fence| PastUse {
+            segment: place.segment,
+            start: place.offset,
+            end: place.offset + place.size,
+            fence,
+        }));
+        self.device.free(held.lease);
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Alloc { stream, octave, share, category } => {
+                let bytes = ((1u64 << octave) as f64 * (1.0 + share)) as u64;
+                self.alloc(StreamId(stream), bytes, Category::ALL[category]);
+            }
+            Op::Free { which } => {
+                if let Some(at) = self.pick(which) {
+                    self.free(at);
+                }
+            }
+            Op::Use { which, stream } => {
+                if let Some(at) = self.pick(which) {
+                    self.touch(at, StreamId(stream));
+                }
+            }
+            Op::Submit { stream: Some(stream) } => self.submit_with_edges(StreamId(stream)),
+            Op::Submit { stream: None } => self.device.submit(),
+            Op::Complete => {
+                self.device.complete_one();
+            }
+            Op::Synchronize => {
+                self.device.synchronize();
+                let stats = self.device.pool().stats();
+                assert_eq!(self.device.pool().breakdown().retiring, 0, "nothing is retiring when all is done");
+                assert_eq!(self.device.driver_bytes(), stats.reserved_bytes.current, "reserved is what the driver holds");
+            }
+            Op::EmptyCache => self.device.empty_cache(),
+            Op::Refuse { count } => {
+                self.refusals = count;
+                self.device.refuse_next(count);
+            }
+            Op::Limit { share } => {
+                self.limit = (self.capacity as f64 * share) as u64;
+                self.device.pool_mut().set_limit(self.limit);
+            }
+            Op::SetCategory { which, category } => {
+                if let Some(at) = self.pick(which) {
+                    let held = &mut self.held[at];
+                    held.category = Category::ALL[category];
+                    self.device.pool_mut().set_category(held.lease.block, held.category);
+                }
+            }
+            Op::ResetPeaks => {
+                self.device.pool_mut().reset_peak_stats();
+                self.peaks = (0, 0);
+            }
+            Op::ResetSums => self.device.pool_mut().reset_accumulated_stats(),
+        }
+        self.check(op);
+    }
+
+    /// A submission takes what it depends on with it: every command that runs before the last one of `stream`.
+    fn submit_with_edges(&mut self, stream: StreamId) {
+        let mut target = self.last[stream.0 as usize];
+        target[stream.0 as usize] = self.device.streams().enqueued(stream);
+        let target = target.iter().enumerate().map(|(stream, number)| Fence { stream: StreamId(stream as u32), number: *number });
+        self.device.submit_prefixes(target);
+    }
+
+    fn check(&mut self, op: &Op) {
+        let submitted = self.submitted();
+        self.past.retain(|used| used.fence.number > submitted[used.fence.stream.0 as usize]);
+        self.clocks.retain(|fence, _| fence.number > submitted[fence.stream.0 as usize]);
+        let pool = self.device.pool();
+        pool.validate().unwrap_or_else(|sentence| panic!("after {op:?}: {sentence}"));
+        assert_eq!(self.device.early_releases(), 0, "a segment was released before its uses were submitted");
+
+        let stats = pool.stats();
+        let (allocated, reserved) = (stats.allocated_bytes.current, stats.reserved_bytes.current);
+        assert_eq!(allocated, self.held.iter().map(|held| held.lease.place.size).sum::<u64>());
+        assert_eq!(stats.requested_bytes.current, self.held.iter().map(|held| held.bytes).sum::<u64>());
+        assert_eq!(stats.allocation.current, self.held.len() as u64);
+        assert!(self.device.driver_bytes() <= reserved, "the driver holds more than the pool knows of");
+
+        let breakdown = pool.breakdown();
+        assert_eq!(breakdown.sum(), reserved);
+        for category in Category::ALL {
+            let held = self.held.iter().filter(|held| held.category == category);
+            assert_eq!(breakdown.of(category), held.map(|held| held.bytes).sum::<u64>(), "{category}");
+        }
+        self.peaks = (self.peaks.0.max(allocated), self.peaks.1.max(reserved));
+        assert_eq!((stats.allocated_bytes.peak, stats.reserved_bytes.peak), self.peaks);
+    }
+}
+
+fn run(capacity: u64, max_segment: u64, ops: &[Op]) {
+    let mut world = World::new(capacity, max_segment);
+    for op in ops {
+        world.apply(op);
+    }
+    // Whatever happened: when everything is given back, the driver gets everything back.
+    while !world.held.is_empty() {
+        world.free(0);
+    }
+    world.device.synchronize();
+    world.device.empty_cache();
+    assert_eq!(world.device.pool().stats().reserved_bytes.current, 0);
+    assert_eq!(world.device.driver_bytes(), 0);
+    world.device.pool().validate().expect("the empty pool is sound");
+}
+
+/// Steps per random program, and programs per test: 2 x 2,500 x 200 = 1,000,000 steps with `LINN_LONG=1`.
+const STEPS: usize = 200;
+
+fn programs() -> ProptestConfig {
+    let cases = if std::env::var_os("LINN_LONG").is_some() { 2_500 } else { 100 };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(programs())]
+
+    /// Little memory, so that limits, refusals and the last resort are met all the time.
+    #[test]
+    fn tight_memory(ops in proptest::collection::vec(ops(21), STEPS), max_segment in 1u64 << 21..1 << 25) {
+        run(16 << 20, max_segment, &ops);
+    }
+
+    /// Sizes from 1 byte to 4 GiB.
+    #[test]
+    fn all_sizes(ops in proptest::collection::vec(ops(31), STEPS), max_segment in 1u64 << 28..1 << 34) {
+        run(64 << 30, max_segment, &ops);
+    }
+}
