@@ -1,2 +1,189 @@
-fn gelu(x: f32) -> f32 { return x; }
-fn gelu_slope(x: f32) -> f32 { return x; }
+// f32 functions to about one unit in the last place on every driver. The built-in ones are as good as the driver and may
+// assume that NaN and infinity do not occur. Polynomials: interpolation at Chebyshev nodes; the ranges stand beside them.
+
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+// Not written as constants: WGSL refuses constant expressions that are not finite.
+fn from_bits(bits: u32) -> f32 {
+    return bitcast<f32>(bits);
+}
+
+fn f_infinity() -> f32 {
+    return from_bits(0x7f800000u);
+}
+
+fn f_nan() -> f32 {
+    return from_bits(0x7fc00000u);
+}
+
+fn power_of_two(n: i32) -> f32 {
+    return from_bits(u32(n + 127) << 23u);
+}
+
+// exp(x) = 2^n exp(r), |r| <= ln 2 / 2; scaled in two steps, so that 2^n itself need not be a normal number.
+fn f_exp(x: f32) -> f32 {
+    let bounded = clamp(x, -104.0, 89.0);
+    let n = floor(bounded * 1.44269504 + 0.5);
+    let r = (bounded - n * 0.693359375) - n * -2.12194440e-4;
+    var y = 1.394215984e-3;
+    y = y * r + 8.375968226e-3;
+    y = y * r + 4.166634014e-2;
+    y = y * r + 1.666640530e-1;
+    y = y * r + 5.000000050e-1;
+    y = (y * r) * r + r + 1.0;
+    let half = i32(n) >> 1u;
+    return select(y * power_of_two(half) * power_of_two(i32(n) - half), x, is_nan(x));
+}
+
+// exp(x) - 1 without cancellation; polynomial on |x| <= 0.35.
+fn f_expm1(x: f32) -> f32 {
+    var y = 1.989196997e-4;
+    y = y * x + 1.393453165e-3;
+    y = y * x + 8.333310035e-3;
+    y = y * x + 4.166645690e-2;
+    y = y * x + 1.666666668e-1;
+    y = y * x + 5.000000014e-1;
+    return select(f_exp(x) - 1.0, (y * x) * x + x, abs(x) <= 0.35);
+}
+
+// log(x) = e ln 2 + log(m), m from sqrt(1/2) to sqrt(2); log(0) = -inf, log of a negative number is NaN.
+fn f_log(x: f32) -> f32 {
+    let small = x < 1.17549435e-38;
+    let bits = bitcast<u32>(select(x, x * 8388608.0, small));
+    let shifted = bitcast<i32>(bits - 0x3f3504f3u) >> 23u;
+    let f = from_bits(bits - (bitcast<u32>(shifted) << 23u)) - 1.0;
+    let e = f32(shifted) - select(0.0, 23.0, small);
+    var y = 6.971611443e-2;
+    y = y * f - 1.147973381e-1;
+    y = y * f + 1.168541992e-1;
+    y = y * f - 1.242568734e-1;
+    y = y * f + 1.424905765e-1;
+    y = y * f - 1.666780232e-1;
+    y = y * f + 2.000071575e-1;
+    y = y * f - 2.499999696e-1;
+    y = y * f + 3.333333118e-1;
+    let f2 = f * f;
+    let log_m = f + ((y * f) * f2 + (e * -2.12194440e-4 - 0.5 * f2));
+    var out = log_m + e * 0.693359375;
+    out = select(out, x, is_nan(x) || x == f_infinity());
+    out = select(out, f_nan(), x < 0.0);
+    return select(out, -f_infinity(), x == 0.0);
+}
+
+// x - k pi/2 in three steps, and k. Loses accuracy slowly above |x| = 30,000; sin and cos of infinity are NaN.
+fn quarter_turns(x: f32) -> f32 {
+    return floor(x * 0.636619772 + 0.5);
+}
+
+fn sine_part(x: f32, extra: i32) -> f32 {
+    let k = quarter_turns(x);
+    let r = ((x - k * 1.5703125) - k * 4.83751296997e-4) - k * 7.54978995489e-8;
+    let quadrant = (i32(k) + extra) & 3;
+    let s = r * r;
+    var sine = 2.724381110e-6;
+    sine = sine * s - 1.984003910e-4;
+    sine = sine * s + 8.333331786e-3;
+    sine = sine * s - 1.666666666e-1;
+    sine = (sine * s) * r + r;
+    var cosine = -2.729594603e-7;
+    cosine = cosine * s + 2.480056175e-5;
+    cosine = cosine * s - 1.388888760e-3;
+    cosine = cosine * s + 4.166666666e-2;
+    cosine = (cosine * s) * s - 0.5 * s + 1.0;
+    let value = select(sine, cosine, (quadrant & 1) == 1);
+    let out = select(value, -value, quadrant >= 2);
+    return select(out, f_nan(), (bitcast<u32>(x) & 0x7fffffffu) >= 0x7f800000u);
+}
+
+fn f_sin(x: f32) -> f32 {
+    return sine_part(x, 0);
+}
+
+fn f_cos(x: f32) -> f32 {
+    return sine_part(x, 1);
+}
+
+// Polynomial on |x| < 0.6, else 1 - 2 / (exp(2 |x|) + 1).
+fn f_tanh(x: f32) -> f32 {
+    let s = x * x;
+    var y = 2.370765655e-3;
+    y = y * s - 8.410070820e-3;
+    y = y * s + 2.178832201e-2;
+    y = y * s - 5.396155178e-2;
+    y = y * s + 1.333331287e-1;
+    y = y * s - 3.333333323e-1;
+    let large = 1.0 - 2.0 / (f_exp(2.0 * abs(x)) + 1.0);
+    let out = select(select(large, -large, x < 0.0), (y * s) * x + x, abs(x) < 0.6);
+    return select(out, x, is_nan(x));
+}
+
+fn f_sigmoid(x: f32) -> f32 {
+    return 1.0 / (1.0 + f_exp(-x));
+}
+
+// Polynomial in x^2 on |x| < 1; to 4, 1 - exp(polynomial of log erfc); beyond, 1 to the last bit.
+fn f_erf(x: f32) -> f32 {
+    let s = x * x;
+    var y = 7.875875050e-5;
+    y = y * s - 8.016864283e-4;
+    y = y * s + 5.189087423e-3;
+    y = y * s - 2.685421201e-2;
+    y = y * s + 1.128359472e-1;
+    y = y * s - 3.761262667e-1;
+    y = y * s + 1.128379166;
+    let t = min(abs(x), 4.0);
+    var q = 1.637151416e-6;
+    q = q * t - 4.605804271e-5;
+    q = q * t + 5.968056258e-4;
+    q = q * t - 4.759596294e-3;
+    q = q * t + 2.642113601e-2;
+    q = q * t - 1.100800830e-1;
+    q = q * t - 6.318260516e-1;
+    q = q * t - 1.130233435;
+    q = q * t + 3.201380501e-4;
+    let large = 1.0 - f_exp(q);
+    let out = select(select(large, -large, x < 0.0), y * x, abs(x) < 1.0);
+    return select(out, x, is_nan(x));
+}
+
+fn f_gelu(x: f32) -> f32 {
+    return 0.5 * x * (1.0 + f_erf(x * 0.707106781));
+}
+
+// d gelu / dx = Phi(x) + x phi(x)
+fn f_gelu_slope(x: f32) -> f32 {
+    let density = 0.398942280 * f_exp(-0.5 * x * x);
+    return 0.5 * (1.0 + f_erf(x * 0.707106781)) + x * density;
+}
+
+fn f_maximum(a: f32, b: f32) -> f32 {
+    return select(select(b, a, a > b), a + b, is_nan(a) || is_nan(b));
+}
+
+fn f_minimum(a: f32, b: f32) -> f32 {
+    return select(select(b, a, a < b), a + b, is_nan(a) || is_nan(b));
+}
+
+// Whole exponents up to 64 by multiplication, so that x^2 and x^3 are as good as x * x * x.
+fn f_pow(a: f32, b: f32) -> f32 {
+    let whole = floor(b) == b;
+    if whole && abs(b) <= 64.0 {
+        var n = u32(abs(b));
+        var factor = a;
+        var product = 1.0;
+        while n > 0u {
+            product = select(product, product * factor, (n & 1u) == 1u);
+            factor *= factor;
+            n >>= 1u;
+        }
+        return select(product, 1.0 / product, b < 0.0);
+    }
+    let size = f_exp(b * f_log(abs(a)));
+    let odd = whole && abs(b) < 16777216.0 && (i32(b) & 1) == 1;
+    let signed_size = select(size, -size, odd);
+    let negative = select(f_nan(), signed_size, whole || a == -f_infinity());
+    let out = select(size, negative, a < 0.0);
+    return select(select(out, a + b, is_nan(a) || is_nan(b)), 1.0, a == 1.0);
+}

@@ -40,8 +40,22 @@ pub enum Class {
     Any,
     /// Drivers that run on the CPU: registers instead of workgroup memory, no barriers.
     Cpu,
-    /// Devices with subgroups of a known size.
+    /// CPU drivers with subgroups of 8 (lavapipe).
     Subgroup,
+}
+
+/// What the composer makes of a row's formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormulaKind {
+    /// The body needs no formula.
+    None,
+    /// Over inputs named as bound and scalars `s`, `t`: `fn apply(at, s, t) -> res_item`.
+    ElementWise,
+    /// Over two elements `a` and `b`, associative: `fn combine(a: item, b: item) -> item` and
+    /// `fn finish(v: item)`, which folds the lanes where the output holds elements.
+    Combine,
+    /// Over `bits: vec4<u32>` and scalars `s`, `t`: `fn sample(bits, s, t) -> vec4<elem>`.
+    Sample,
 }
 
 /// One shader of a row.
@@ -59,8 +73,10 @@ pub struct Form {
     pub bindings: &'static [Binding],
     /// The parameter struct.
     pub params: Option<ParamsInfo>,
-    /// Elements per step of an element-wise body (1 or 4); 0 where the body is not element-wise.
+    /// Elements of an `item`, 1 or 4.
     pub lanes: u32,
+    /// What the composer makes of the row's formula.
+    pub formula: FormulaKind,
     /// Inputs, by position, that may be exactly the elements of the output (same block, same layout).
     /// Two operands may always share a block where one only reads or the elements differ; see [`Sharing`].
     pub in_place: &'static [usize],
@@ -86,7 +102,7 @@ pub struct Row {
     pub family: &'static str,
     /// Element types it exists for.
     pub dtypes: &'static [DType],
-    /// Formula of an element-wise kernel.
+    /// Formula in WGSL; the form says over what.
     pub formula: Option<&'static str>,
     /// Type of the result where it is not `elem`.
     pub result: Option<DType>,
@@ -189,11 +205,22 @@ impl Sharing {
         (0..usize::from(self.len)).filter(|i| self.first(*i) == *i)
     }
 
-    /// True when operands that share have the same element type, so that one variable serves them.
-    /// Where it is false, the smaller read operand must be copied first.
+    /// True when one variable can serve the operands that share: they have one element type, and at most one is written.
+    /// Where it is false, a copy of a read operand must be bound instead.
     pub fn fits(&self, row: &Row, form: &Form) -> bool {
-        let same = |a: &str, b: &str| a == b || (row.result.is_none() && a.replace("res", "elem") == b.replace("res", "elem"));
-        form.bindings.iter().enumerate().all(|(i, binding)| same(binding.ty, form.bindings[self.first(i)].ty))
+        let same = |a: &str, b: &str| a == b || (row.result.is_none() && a.replace("res_", "") == b.replace("res_", ""));
+        form.bindings.iter().enumerate().all(|(i, binding)| {
+            let group = (0..form.bindings.len()).filter(|j| self.first(*j) == self.first(i));
+            let written = group.filter(|j| form.bindings[*j].role != Role::In).count();
+            written <= 1 && same(binding.ty, form.bindings[self.first(i)].ty)
+        })
+    }
+}
+
+impl Class {
+    /// True where workgroups are loops on a few cores, so that long invocations beat many.
+    pub fn is_cpu(self) -> bool {
+        self != Class::Any
     }
 }
 
@@ -205,6 +232,8 @@ pub const STRIDED: u8 = 1;
 pub const STRIDED_VEC4: u8 = 2;
 
 const F: &[DType] = &[DType::F32];
+const I: &[DType] = &[DType::I32];
+const U: &[DType] = &[DType::U32];
 const FI: &[DType] = &[DType::F32, DType::I32];
 const ALL: &[DType] = &[DType::F32, DType::I32, DType::U32];
 
@@ -224,6 +253,7 @@ macro_rules! elementwise {
             bindings: BINDINGS,
             params: Some(params::Contiguous::INFO),
             lanes: 4,
+            formula: FormulaKind::ElementWise,
             in_place: $in_place,
             constants: &[("WG", 64)],
         };
@@ -239,6 +269,246 @@ const ZIP: &[Form] = elementwise!(&[0, 1], ["a", "b"]);
 const ZIP3: &[Form] = elementwise!(&[0, 1, 2], ["a", "b", "c"]);
 const CAST: &[Form] = elementwise!(&[], ["a"]);
 
+/// What most other forms have in common.
+const PLAIN: Form = Form {
+    suffix: "",
+    class: Class::Any,
+    body: "",
+    pieces: &["shared/index"],
+    bindings: &[],
+    params: None,
+    lanes: 1,
+    formula: FormulaKind::None,
+    in_place: &[],
+    constants: &[("WG", 64)],
+};
+
+/// `[f, f over vec4]` of a body over `item`s.
+macro_rules! item_forms {
+    ($form:expr) => {
+        &[
+            Form { pieces: &["shared/index", "shared/item1"], ..$form },
+            Form { suffix: "vec4", lanes: 4, pieces: &["shared/index", "shared/item4"], ..$form },
+        ]
+    };
+}
+
+const COPY_RANK8: &[Form] = &[Form {
+    body: "copy/rank8",
+    bindings: &[bind("a", Role::In, "elem"), bind("out", Role::Out, "elem")],
+    params: Some(params::Rank8::INFO),
+    ..PLAIN
+}];
+const ARANGE: &[Form] =
+    &[Form { body: "copy/arange", bindings: &[bind("out", Role::Out, "elem")], params: Some(params::Arange::INFO), ..PLAIN }];
+
+/// Blocks of 32: with lanes and splits, the longest chain of f32 additions stays short.
+macro_rules! reduce_forms {
+    ($square:literal) => {{
+        const BASE: Form = Form {
+            body: "reduce/split",
+            bindings: &[bind("a", Role::In, "item"), bind("out", Role::Out, "item")],
+            params: Some(params::Reduce::INFO),
+            formula: FormulaKind::Combine,
+            constants: &[("WG", 32), ("BLOCK", 32), ("SQUARE", $square)],
+            ..PLAIN
+        };
+        const ROWS: &[Binding] = &[bind("a", Role::In, "item"), bind("out", Role::Out, "elem")];
+        &[BASE, Form { suffix: "rows_vec4", lanes: 4, bindings: ROWS, ..BASE }, Form { suffix: "columns_vec4", lanes: 4, ..BASE }]
+    }};
+}
+/// Form of reductions over `vec4`s along the reduced dimension (inner = 1, stride 1).
+pub const ROWS_VEC4: u8 = 1;
+/// Form of reductions of `vec4`s along the inner dimension (inner stride 1); their results are `vec4`s too.
+pub const COLUMNS_VEC4: u8 = 2;
+const REDUCE: &[Form] = reduce_forms!(0);
+const REDUCE_SQUARES: &[Form] = reduce_forms!(1);
+
+const ARGMAX_PLAIN: Form = Form {
+    body: "reduce/argmax",
+    bindings: &[bind("a", Role::In, "elem"), bind("values", Role::Out, "elem"), bind("out", Role::Out, "i32")],
+    params: Some(params::Reduce::INFO),
+    constants: &[("WG", 32)],
+    ..PLAIN
+};
+const ARGMAX: &[Form] = &[Form { pieces: &["shared/index", "reduce/position"], ..ARGMAX_PLAIN }];
+const ARGMAX_MERGE: &[Form] = &[Form {
+    bindings: &[
+        bind("a", Role::In, "elem"),
+        bind("positions", Role::In, "i32"),
+        bind("values", Role::Out, "elem"),
+        bind("out", Role::Out, "i32"),
+    ],
+    pieces: &["shared/index", "reduce/merged_position"],
+    ..ARGMAX_PLAIN
+}];
+
+/// The form over `vec4`s of kernels that work on rows: row length and offsets are multiples of 4.
+pub const VEC4: u8 = 1;
+const NORM: Form = Form { params: Some(params::Norm::INFO), constants: &[("WG", 32)], ..PLAIN };
+const LAYER_NORM: &[Form] = item_forms!(Form {
+    body: "norm/layer_norm",
+    bindings: &[
+        bind("a", Role::In, "item"),
+        bind("weight", Role::In, "item"),
+        bind("bias", Role::In, "item"),
+        bind("out", Role::Out, "item"),
+        bind("mean", Role::Out, "elem"),
+        bind("rstd", Role::Out, "elem"),
+    ],
+    in_place: &[0],
+    ..NORM
+});
+const LAYER_NORM_BACKWARD: &[Form] = item_forms!(Form {
+    body: "norm/layer_norm_backward",
+    bindings: &[
+        bind("a", Role::In, "item"),
+        bind("dout", Role::In, "item"),
+        bind("weight", Role::In, "item"),
+        bind("mean", Role::In, "elem"),
+        bind("rstd", Role::In, "elem"),
+        bind("out", Role::Out, "item"),
+    ],
+    in_place: &[0, 1],
+    ..NORM
+});
+const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
+    body: "norm/layer_norm_backward_weight",
+    bindings: &[
+        bind("a", Role::In, "item"),
+        bind("dout", Role::In, "item"),
+        bind("mean", Role::In, "elem"),
+        bind("rstd", Role::In, "elem"),
+        bind("dweight", Role::Out, "item"),
+        bind("dbias", Role::Out, "item"),
+    ],
+    ..NORM
+});
+
+const STATUS: Binding = bind("status", Role::InOut, "atomic<u32>");
+const INDEX: Form = Form { params: Some(params::Index::INFO), ..PLAIN };
+const INDEX_SELECT_PLAIN: Form = Form {
+    body: "index/select",
+    bindings: &[bind("a", Role::In, "item"), bind("ids", Role::In, "i32"), bind("out", Role::Out, "item"), STATUS],
+    pieces: &["shared/index", "shared/status"],
+    ..INDEX
+};
+const INDEX_SELECT: &[Form] = &[INDEX_SELECT_PLAIN, Form { suffix: "vec4", lanes: 4, ..INDEX_SELECT_PLAIN }];
+const EMBEDDING_LINKS: &[Form] =
+    &[Form { body: "index/links", bindings: &[bind("ids", Role::In, "i32"), bind("out", Role::Out, "u32")], ..INDEX }];
+const EMBEDDING_BACKWARD: &[Form] = item_forms!(Form {
+    body: "index/scatter_rows",
+    bindings: &[
+        bind("dout", Role::In, "item"),
+        bind("ids", Role::In, "i32"),
+        bind("links", Role::In, "u32"),
+        bind("out", Role::InOut, "item"),
+    ],
+    ..INDEX
+});
+const GATHER: &[Form] = &[Form {
+    body: "index/gather",
+    bindings: &[bind("a", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::Out, "elem"), STATUS],
+    pieces: &["shared/index", "shared/status"],
+    ..INDEX
+}];
+const GATHER_BACKWARD: &[Form] = &[Form {
+    body: "index/gather_backward",
+    bindings: &[bind("dout", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::InOut, "elem")],
+    ..INDEX
+}];
+
+const LOSS: Form =
+    Form { params: Some(params::Loss::INFO), constants: &[("WG", 32)], pieces: &["shared/index", "shared/float"], ..PLAIN };
+const CROSS_ENTROPY_PARTIAL: &[Form] = &[Form {
+    body: "loss/cross_entropy_partial",
+    bindings: &[bind("a", Role::In, "elem"), bind("maxima", Role::Out, "elem"), bind("sums", Role::Out, "elem")],
+    ..LOSS
+}];
+const CROSS_ENTROPY: &[Form] = &[Form {
+    body: "loss/cross_entropy",
+    bindings: &[
+        bind("a", Role::In, "elem"),
+        bind("targets", Role::In, "i32"),
+        bind("maxima", Role::In, "elem"),
+        bind("sums", Role::In, "elem"),
+        bind("out", Role::Out, "elem"),
+        bind("lse", Role::Out, "elem"),
+        STATUS,
+    ],
+    pieces: &["shared/index", "shared/float", "shared/status"],
+    ..LOSS
+}];
+const CROSS_ENTROPY_BACKWARD: &[Form] = &[Form {
+    body: "loss/cross_entropy_backward",
+    bindings: &[
+        bind("a", Role::In, "elem"),
+        bind("targets", Role::In, "i32"),
+        bind("lse", Role::In, "elem"),
+        bind("dout", Role::In, "elem"),
+        bind("out", Role::Out, "elem"),
+    ],
+    in_place: &[0],
+    ..LOSS
+}];
+
+const RANDOM: &[Form] = &[Form {
+    body: "random/fill",
+    bindings: &[bind("out", Role::Out, "elem")],
+    params: Some(params::Random::INFO),
+    pieces: &["shared/index", "shared/float", "shared/philox"],
+    formula: FormulaKind::Sample,
+    ..PLAIN
+}];
+
+const ADAM_PLAIN: Form = Form {
+    body: "optim/adam",
+    bindings: &[
+        bind("param", Role::InOut, "item"),
+        bind("grad", Role::In, "item"),
+        bind("exp_avg", Role::InOut, "item"),
+        bind("exp_avg_sq", Role::InOut, "item"),
+        bind("step", Role::In, "elem"),
+        bind("scale", Role::In, "elem"),
+    ],
+    params: Some(params::Adam::INFO),
+    pieces: &["shared/index", "shared/float", "optim/plain_square"],
+    lanes: 4,
+    ..PLAIN
+};
+const ADAM: &[Form] = &[ADAM_PLAIN];
+const ADAM_AMSGRAD: &[Form] = &[Form {
+    bindings: &[
+        bind("param", Role::InOut, "item"),
+        bind("grad", Role::In, "item"),
+        bind("exp_avg", Role::InOut, "item"),
+        bind("exp_avg_sq", Role::InOut, "item"),
+        bind("max_exp_avg_sq", Role::InOut, "item"),
+        bind("step", Role::In, "elem"),
+        bind("scale", Role::In, "elem"),
+    ],
+    pieces: &["shared/index", "shared/float", "optim/amsgrad_square"],
+    ..ADAM_PLAIN
+}];
+const SGD_PLAIN: Form = Form {
+    body: "optim/sgd",
+    bindings: &[bind("param", Role::InOut, "item"), bind("grad", Role::In, "item"), bind("scale", Role::In, "elem")],
+    params: Some(params::Sgd::INFO),
+    pieces: &["shared/index", "optim/plain_direction"],
+    lanes: 4,
+    ..PLAIN
+};
+const SGD: &[Form] = &[SGD_PLAIN];
+const SGD_MOMENTUM: &[Form] = &[Form {
+    bindings: &[
+        bind("param", Role::InOut, "item"),
+        bind("grad", Role::In, "item"),
+        bind("momentum_buffer", Role::InOut, "item"),
+        bind("scale", Role::In, "elem"),
+    ],
+    pieces: &["shared/index", "optim/momentum_direction"],
+    ..SGD_PLAIN
+}];
 macro_rules! kernels {
     ($($family:ident { $(
         $(#[doc = $doc:literal])+
@@ -275,27 +545,165 @@ kernels! {
         neg FI MAP = "-a";
         /// out = |a|
         abs FI MAP = "abs(a)";
+        /// out = -1, 0 or 1 (0 for NaN)
+        sign FI MAP = "select(select(elem(0), elem(-1), a < elem(0)), elem(1), a > elem(0))";
+        /// out = a a
+        square ALL MAP = "a * a";
+        /// out = e^a
+        exp F MAP = "f_exp(a)" with ["shared/float"];
+        /// out = natural logarithm of a
+        log F MAP = "f_log(a)" with ["shared/float"];
+        /// out = square root of a
+        sqrt F MAP = "sqrt(a)";
+        /// out = 1 / square root of a
+        rsqrt F MAP = "1.0 / sqrt(a)";
+        /// out = 1 / a
+        reciprocal F MAP = "1.0 / a";
+        /// out = sine of a
+        sin F MAP = "f_sin(a)" with ["shared/float"];
+        /// out = cosine of a
+        cos F MAP = "f_cos(a)" with ["shared/float"];
+        /// out = hyperbolic tangent of a
+        tanh F MAP = "f_tanh(a)" with ["shared/float"];
+        /// out = 1 / (1 + e^-a)
+        sigmoid F MAP = "f_sigmoid(a)" with ["shared/float"];
+        /// out = error function of a
+        erf F MAP = "f_erf(a)" with ["shared/float"];
+        /// out = a where it is positive, else 0; NaN stays NaN
+        relu F MAP = "select(a, 0.0, a < 0.0)";
+        /// out = a Phi(a), exact (erf)
+        gelu F MAP = "f_gelu(a)" with ["shared/float"];
         /// out = a + s
         add_scalar ALL MAP = "a + s";
-        /// out = a * s
+        /// out = a s
         mul_scalar ALL MAP = "a * s";
-        /// out = exact gelu of a
-        gelu F MAP = "gelu(a)" with ["shared/float"];
+        /// out = s - a
+        rsub_scalar ALL MAP = "s - a";
+        /// out = s / a
+        rdiv_scalar F MAP = "s / a";
+        /// out = a^s
+        pow_scalar F MAP = "f_pow(a, s)" with ["shared/float"];
+        /// out = a bounded by s below and by t above; NaN stays NaN
+        clamp ALL MAP = "select(select(a, s, a < s), t, select(a, s, a < s) > t)";
     }
     binary {
         /// out = a + b
         add ALL ZIP = "a + b";
-        /// out = dout times the derivative of gelu at x (a = x, b = dout)
-        gelu_backward F ZIP = "gelu_slope(a) * b" with ["shared/float"];
+        /// out = a - b
+        sub ALL ZIP = "a - b";
+        /// out = a b
+        mul ALL ZIP = "a * b";
+        /// out = a / b
+        div F ZIP = "a / b";
+        /// out = a^b
+        pow F ZIP = "f_pow(a, b)" with ["shared/float"];
+        /// out = the larger of a and b; NaN where one is NaN
+        maximum F ZIP = "f_maximum(a, b)" with ["shared/float"];
+        /// out = the smaller of a and b; NaN where one is NaN
+        minimum F ZIP = "f_minimum(a, b)" with ["shared/float"];
+        /// out = 1 where a = b, else 0
+        eq ALL ZIP = "select(elem(0), elem(1), a == b)";
+        /// out = 1 where a and b differ, else 0
+        ne ALL ZIP = "select(elem(1), elem(0), a == b)";
+        /// out = 1 where a < b, else 0
+        lt ALL ZIP = "select(elem(0), elem(1), a < b)";
+        /// out = 1 where a <= b, else 0
+        le ALL ZIP = "select(elem(0), elem(1), a <= b)";
+        /// out = 1 where a > b, else 0
+        gt ALL ZIP = "select(elem(0), elem(1), a > b)";
+        /// out = 1 where a >= b, else 0
+        ge ALL ZIP = "select(elem(0), elem(1), a >= b)";
+        /// out = a + s b
+        add_scaled F ZIP = "a + s * b";
         /// out = a where c is not 0, else b
         where_ ALL ZIP3 = "select(b, a, c != elem(0))";
+        /// gradient of relu: out = b where the result a of relu is positive, else 0
+        relu_backward F ZIP = "select(0.0, b, a > 0.0)";
+        /// gradient of gelu: out = b gelu'(a)
+        gelu_backward F ZIP = "f_gelu_slope(a) * b" with ["shared/float"];
+        /// gradient of tanh from its result a: out = b (1 - a a)
+        tanh_backward F ZIP = "b * (1.0 - a * a)";
+        /// gradient of sigmoid from its result a: out = b a (1 - a)
+        sigmoid_backward F ZIP = "b * a * (1.0 - a)";
     }
     copy {
-        /// out = s everywhere
+        /// out = s
         fill ALL FILL = "s";
         /// out = a
         copy ALL MAP = "a";
-        /// out = a as i32
+        /// out = a, views of more than 4 dimensions after collapsing
+        copy_rank8 ALL COPY_RANK8;
+        /// out = a as f32
+        cast_f32 ALL CAST = "f32(a)" -> F32;
+        /// out = a as i32, fractions cut off
         cast_i32 ALL CAST = "i32(a)" -> I32;
+        /// out = a as u32, fractions cut off
+        cast_u32 ALL CAST = "u32(a)" -> U32;
+        /// out[i] = s + t i
+        arange ALL ARANGE;
+    }
+    reduce {
+        /// sum; i32 and u32 wrap
+        sum ALL REDUCE = "a + b";
+        /// sum of squares
+        sum_squares F REDUCE_SQUARES = "a + b";
+        /// largest element; NaN where there is one
+        max F REDUCE = "f_maximum(a, b)" with ["shared/float"];
+        /// smallest element; NaN where there is one
+        min F REDUCE = "f_minimum(a, b)" with ["shared/float"];
+        /// position of the largest element (the first of equal ones), and its value
+        argmax F ARGMAX with ["shared/float"];
+        /// further stages of argmax
+        argmax_merge F ARGMAX_MERGE with ["shared/float"];
+    }
+    norm {
+        /// layer normalisation of rows; mean and 1 / standard deviation are kept for the backward pass
+        layer_norm F LAYER_NORM;
+        /// gradient of layer_norm for its input
+        layer_norm_backward F LAYER_NORM_BACKWARD;
+        /// gradients of layer_norm for weight and bias, in parts for sum to finish
+        layer_norm_backward_weight F LAYER_NORM_BACKWARD_WEIGHT;
+    }
+    index {
+        /// out[o, k, :] = a[o, ids[k], :]; the forward pass of an embedding
+        index_select ALL INDEX_SELECT;
+        /// chains equal ids for embedding_backward
+        embedding_links F EMBEDDING_LINKS;
+        /// out[ids[k], :] += dout[k, :], in the order of k
+        embedding_backward F EMBEDDING_BACKWARD;
+        /// out[o, k, i] = a[o, ids[o, k, i], i]
+        gather ALL GATHER;
+        /// out[o, ids[o, k, i], i] += dout[o, k, i], in the order of k
+        gather_backward F GATHER_BACKWARD;
+    }
+    loss {
+        /// maximum and sum of exponentials of parts of a row of logits
+        cross_entropy_partial F CROSS_ENTROPY_PARTIAL;
+        /// loss and log of the sum of exponentials of each row
+        cross_entropy F CROSS_ENTROPY;
+        /// gradient of cross_entropy for the logits
+        cross_entropy_backward F CROSS_ENTROPY_BACKWARD;
+    }
+    random {
+        /// words of Philox4x32-10
+        random_bits U RANDOM = "bits";
+        /// uniform in [s, t)
+        uniform F RANDOM = "s + (t - s) * unit(bits)";
+        /// normal with mean s and standard deviation t
+        normal F RANDOM = "s + t * normal(bits)";
+        /// whole numbers in s..t
+        randint I RANDOM = "s + vec4<i32>(below(bits, u32(t - s)))";
+    }
+    optim {
+        /// one step of Adam or AdamW
+        adam F ADAM;
+        /// one step of Adam or AdamW with AMSGrad
+        adam_amsgrad F ADAM_AMSGRAD;
+        /// one step of SGD
+        sgd F SGD;
+        /// one step of SGD with momentum
+        sgd_momentum F SGD_MOMENTUM;
+        /// factor that bounds the gradient norm a by s: out = min(1, s / (a + t)); NaN stays NaN
+        clip_coefficient F MAP = "select(s / (a + t), 1.0, s / (a + t) > 1.0)";
     }
 }

@@ -6,6 +6,8 @@ pub mod params;
 pub(crate) mod pipeline;
 pub mod source;
 
-pub use catalog::{CONTIGUOUS, Class, Form, Kernel, KernelId, Role, STRIDED, STRIDED_VEC4, Sharing};
+pub use catalog::{
+    COLUMNS_VEC4, CONTIGUOUS, Class, Form, Kernel, KernelId, ROWS_VEC4, Role, STRIDED, STRIDED_VEC4, Sharing, VEC4,
+};
 pub use params::Params;
 pub use source::ParamPath;

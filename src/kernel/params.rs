@@ -116,4 +116,226 @@ params! {
         /// Second scalar operand, the bits of an `elem`.
         t: u32,
     }
+
+    /// `copy_strided` of up to 8 dimensions, outermost first; lengths of unused dimensions are 1.
+    Rank8 {
+        /// Lengths.
+        shape: [[u32; 4]; 2],
+        /// Strides of the input.
+        a_strides: [[u32; 4]; 2],
+        /// Strides of the result.
+        out_strides: [[u32; 4]; 2],
+        /// Elements.
+        len: u32,
+        /// Where the input starts.
+        a_offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// 0.
+        pad: u32,
+    }
+
+    /// `arange`.
+    Arange {
+        /// Elements.
+        len: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// First value, the bits of an `elem`.
+        s: u32,
+        /// Step, the bits of an `elem`.
+        t: u32,
+    }
+
+    /// One stage of a reduction over the middle of [outer, n, inner]; strides and offsets in items.
+    Reduce {
+        /// outer * splits * inner: results of this stage.
+        jobs: u32,
+        /// Items to reduce for one result of the last stage.
+        n: u32,
+        /// Invocations that share those; at most `n`, and `n / splits` at most 16,384.
+        splits: u32,
+        /// Length of the inner dimension.
+        inner: u32,
+        /// Stride of the outer dimension.
+        outer_stride: u32,
+        /// Stride of the reduced dimension.
+        stride: u32,
+        /// Stride of the inner dimension.
+        inner_stride: u32,
+        /// Where the input starts.
+        offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// Factor on every result, the bits of an `elem`: 1, or 1 / n in the last stage of a mean.
+        s: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad2: u32,
+    }
+
+    /// Layer normalisation over rows; lengths and offsets in items.
+    Norm {
+        /// Rows.
+        rows: u32,
+        /// Items per row.
+        n: u32,
+        /// Invocations that share a column (weight gradient); at most `rows`.
+        splits: u32,
+        /// 1 where there is a bias.
+        has_bias: u32,
+        /// Where the input starts.
+        a_offset: u32,
+        /// Where the weight starts.
+        weight_offset: u32,
+        /// Where the bias starts.
+        bias_offset: u32,
+        /// Where the gradient of the output starts.
+        dout_offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// 1 / elements per row.
+        inverse_len: f32,
+        /// Added to the variance.
+        eps: f32,
+        /// 0.
+        pad: u32,
+    }
+
+    /// Index kernels over [outer, rows, width]; lengths and offsets in items.
+    Index {
+        /// Invocations needed.
+        jobs: u32,
+        /// Indices per outer index.
+        count: u32,
+        /// Invocations that share one row.
+        chunks: u32,
+        /// Length of the indexed dimension.
+        rows: u32,
+        /// Length of what lies behind the indexed dimension.
+        width: u32,
+        /// First position of the window (backward).
+        start: u32,
+        /// One past the last position of the window; at most 32,768 behind `start`.
+        end: u32,
+        /// Where the input starts.
+        a_offset: u32,
+        /// Where the indices start.
+        ids_offset: u32,
+        /// Where the gradient of the output starts.
+        dout_offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// 0.
+        pad: u32,
+    }
+
+    /// Cross entropy over rows of logits.
+    Loss {
+        /// Rows.
+        rows: u32,
+        /// Classes.
+        n: u32,
+        /// Invocations that share a row; at most `n`.
+        splits: u32,
+        /// Where the logits start.
+        a_offset: u32,
+        /// Where the targets start.
+        targets_offset: u32,
+        /// Where the gradient of the loss lies.
+        dout_offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// Factor on the gradient: 1 / rows for the mean.
+        scale: f32,
+    }
+
+    /// Random fills.
+    Random {
+        /// Elements.
+        len: u32,
+        /// Groups of four per invocation.
+        rounds: u32,
+        /// Low word of the first counter; one counter per four elements.
+        counter_low: u32,
+        /// High word of the first counter.
+        counter_high: u32,
+        /// Low word of the seed.
+        seed_low: u32,
+        /// High word of the seed.
+        seed_high: u32,
+        /// First parameter of the distribution, the bits of an `elem`.
+        s: u32,
+        /// Second parameter of the distribution, the bits of an `elem`.
+        t: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad2: u32,
+        /// 0.
+        pad3: u32,
+    }
+
+    /// A step of Adam or AdamW on one parameter.
+    Adam {
+        /// Where param, grad, exp_avg and exp_avg_sq (and max_exp_avg_sq) start; in `vec4`s.
+        offsets: [u32; 4],
+        /// Elements.
+        len: u32,
+        /// `vec4`s per invocation.
+        rounds: u32,
+        /// Where the factor on the gradient lies.
+        scale_offset: u32,
+        /// 1 for AdamW's decoupled weight decay, 0 for Adam's.
+        decoupled: u32,
+        /// Learning rate.
+        lr: f32,
+        /// Weight decay.
+        weight_decay: f32,
+        /// Decay of the second moment.
+        beta2: f32,
+        /// 1 - beta1, computed in f64.
+        one_minus_beta1: f32,
+        /// 1 - beta2, computed in f64.
+        one_minus_beta2: f32,
+        /// Added to the denominator.
+        eps: f32,
+        /// Natural logarithm of beta1 (-inf for 0).
+        log_beta1: f32,
+        /// Natural logarithm of beta2 (-inf for 0).
+        log_beta2: f32,
+    }
+
+    /// A step of SGD on one parameter.
+    Sgd {
+        /// Where param, grad and momentum_buffer start; in `vec4`s.
+        offsets: [u32; 4],
+        /// Elements.
+        len: u32,
+        /// `vec4`s per invocation.
+        rounds: u32,
+        /// Where the factor on the gradient lies.
+        scale_offset: u32,
+        /// 1 for Nesterov momentum.
+        nesterov: u32,
+        /// Learning rate.
+        lr: f32,
+        /// Weight decay.
+        weight_decay: f32,
+        /// Momentum.
+        momentum: f32,
+        /// 1 - dampening, computed in f64.
+        one_minus_dampening: f32,
+        /// 1 where momentum_buffer holds nothing yet and becomes the gradient.
+        first: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad2: u32,
+        /// 0.
+        pad3: u32,
+    }
 }

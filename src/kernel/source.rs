@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::catalog::{Binding, Form, KernelId, Role, Row, Sharing};
+use crate::kernel::catalog::{Binding, Form, FormulaKind, KernelId, Role, Row, Sharing};
 use crate::kernel::params::{IMMEDIATES_SIZE, ParamsInfo};
 
 /// Name of the entry point of every body.
@@ -55,8 +55,13 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
         parameters(&mut out, params, path);
     }
     bindings(&mut out, form, sharing);
-    if let Some(formula) = row.formula {
-        element_wise(&mut out, form, formula);
+    match (form.formula, row.formula) {
+        (FormulaKind::ElementWise, Some(formula)) => element_wise(&mut out, form, formula),
+        (FormulaKind::Combine, Some(formula)) => combine(&mut out, form, formula),
+        (FormulaKind::Sample, Some(formula)) => {
+            line(&mut out, format_args!("fn sample(bits: vec4<u32>, s: elem, t: elem) -> vec4<elem> {{ return {formula}; }}"))
+        }
+        _ => {}
     }
     let mut pieces: Vec<&str> = Vec::new();
     for piece in form.pieces.iter().chain(row.pieces).chain([&form.body]) {
@@ -83,7 +88,6 @@ fn aliases(out: &mut String, row: &Row, form: &Form, dtype: DType) {
     line(out, format_args!("alias elem = {};", dtype.wgsl()));
     line(out, format_args!("alias res = {};", row.result.unwrap_or(dtype).wgsl()));
     match form.lanes {
-        0 => {}
         4 => out.push_str("alias item = vec4<elem>;\nalias res_item = vec4<res>;\n"),
         _ => out.push_str("alias item = elem;\nalias res_item = res;\n"),
     }
@@ -148,6 +152,23 @@ fn element_wise(out: &mut String, form: &Form, formula: &str) {
     line(out, format_args!("    return {value};\n}}"));
 }
 
+/// `combine`, the formula on items, and `finish`, which folds an item to what the output holds.
+fn combine(out: &mut String, form: &Form, formula: &str) {
+    line(out, format_args!("fn combine_elem(a: elem, b: elem) -> elem {{ return {formula}; }}"));
+    if form.lanes != 4 {
+        out.push_str("fn combine(a: item, b: item) -> item { return combine_elem(a, b); }\n");
+        out.push_str("fn finish(v: item) -> elem { return v; }\n");
+        return;
+    }
+    let lanes = ["x", "y", "z", "w"].map(|lane| format!("combine_elem(a.{lane}, b.{lane})")).join(", ");
+    line(out, format_args!("fn combine(a: item, b: item) -> item {{ return item({lanes}); }}"));
+    if form.bindings.iter().any(|binding| binding.role == Role::Out && binding.ty == "elem") {
+        out.push_str("fn finish(v: item) -> elem { return combine_elem(combine_elem(v.x, v.y), combine_elem(v.z, v.w)); }\n");
+    } else {
+        out.push_str("fn finish(v: item) -> item { return v; }\n");
+    }
+}
+
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{text}"); // writing to a String cannot fail
 }
@@ -176,8 +197,36 @@ macro_rules! files {
 
 /// Every file under `shaders/`, by its path without extension.
 pub const FILES: &[(&str, &str)] = files![
+    "copy/arange"
+    "copy/rank8"
     "elementwise/contiguous"
     "elementwise/strided"
+    "index/gather"
+    "index/gather_backward"
+    "index/links"
+    "index/scatter_rows"
+    "index/select"
+    "loss/cross_entropy"
+    "loss/cross_entropy_backward"
+    "loss/cross_entropy_partial"
+    "norm/layer_norm"
+    "norm/layer_norm_backward"
+    "norm/layer_norm_backward_weight"
+    "optim/adam"
+    "optim/amsgrad_square"
+    "optim/momentum_direction"
+    "optim/plain_direction"
+    "optim/plain_square"
+    "optim/sgd"
+    "random/fill"
+    "reduce/argmax"
+    "reduce/merged_position"
+    "reduce/position"
+    "reduce/split"
     "shared/float"
     "shared/index"
+    "shared/item1"
+    "shared/item4"
+    "shared/philox"
+    "shared/status"
 ];

@@ -282,7 +282,12 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         // Small pieces share a chunk that a submission may seal, so they are copied under the lock; a large one has a chunk
         // of its own, which nothing seals before its command is enqueued.
         let large = size > crate::device::staging::SHARED_UPLOAD;
-        let core = if large { None } else { Some(core) };
+        let core = if large {
+            drop(core);
+            None
+        } else {
+            Some(core)
+        };
         piece
             .buffer
             .get_mapped_range_mut(piece.offset..piece.offset + size)

@@ -1,0 +1,34 @@
+// out = (a - mean) rstd weight + bias over rows of n items; one invocation per row, the variance in a second pass.
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = flat_group(group, groups) * WG + lane;
+    if row >= p.rows {
+        return;
+    }
+    let start = p.a_offset + row * p.n;
+    var sum = item();
+    for (var i = 0u; i < p.n; i++) {
+        sum += load_a(start + i);
+    }
+    let m = sum_lanes(sum) * p.inverse_len;
+    var squares = item();
+    for (var i = 0u; i < p.n; i++) {
+        let d = load_a(start + i) - m;
+        squares += d * d;
+    }
+    let r = 1.0 / sqrt(sum_lanes(squares) * p.inverse_len + p.eps);
+    for (var i = 0u; i < p.n; i++) {
+        var value = (load_a(start + i) - m) * r * load_weight(p.weight_offset + i);
+        if p.has_bias == 1u {
+            value += load_bias(p.bias_offset + i);
+        }
+        out[p.out_offset + row * p.n + i] = value;
+    }
+    mean[row] = m;
+    rstd[row] = r;
+}

@@ -1,0 +1,39 @@
+// One step of Adam or AdamW over four elements per item (Kingma, Ba 2014; Loshchilov, Hutter 2017; PyTorch's order of
+// operations). The gradient is multiplied by scale[0], the clip coefficient. step[0] counts
+// this step too. 1 - beta^n is -expm1(n log beta), which keeps its digits where beta^n is close to 1.
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let first = flat_group(group, groups) * WG * p.rounds + lane;
+    let steps = load_step(0u);
+    let correction1 = -f_expm1(steps * p.log_beta1);
+    let correction2 = sqrt(-f_expm1(steps * p.log_beta2));
+    let grad_scale = load_scale(p.scale_offset);
+    for (var round = 0u; round < p.rounds; round++) {
+        let i = first + round * WG;
+        if i * 4u >= p.len {
+            break;
+        }
+        let inside = vec4<u32>(0u, 1u, 2u, 3u) + i * 4u < vec4<u32>(p.len);
+        let at = p.offsets + i;
+        let old = param[at.x];
+        var x = old;
+        var g = load_grad(at.y) * grad_scale;
+        if p.decoupled == 1u {
+            x *= 1.0 - p.lr * p.weight_decay;
+        } else {
+            g += p.weight_decay * x;
+        }
+        let m = exp_avg[at.z] + (g - exp_avg[at.z]) * p.one_minus_beta1;
+        let v = exp_avg_sq[at.w] * p.beta2 + p.one_minus_beta2 * g * g;
+        let largest = largest_square(at.w, v, inside);
+        let denominator = sqrt(largest) / correction2 + p.eps;
+        exp_avg[at.z] = select(exp_avg[at.z], m, inside);
+        exp_avg_sq[at.w] = select(exp_avg_sq[at.w], v, inside);
+        param[at.x] = select(old, x - (p.lr / correction1) * (m / denominator), inside);
+    }
+}

@@ -1,0 +1,4 @@
+// An item is one element.
+fn sum_lanes(v: item) -> elem {
+    return v;
+}

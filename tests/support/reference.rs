@@ -1,0 +1,363 @@
+//! What every kernel computes, written to be read: slow, obvious, in f64, over plain slices in row-major order.
+//!
+//! Element-wise kernels are formulas in [`element`]; every other row of the catalogue has a function of its name.
+#![allow(dead_code)] // each test tier uses its own part
+
+/// Operands `a`, `b`, `c` and scalars `s`, `t` of an element-wise kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Args {
+    pub a: f64,
+    pub b: f64,
+    pub c: f64,
+    pub s: f64,
+    pub t: f64,
+}
+
+/// Formula of the element-wise kernel `name`.
+pub fn element(name: &str) -> Option<fn(Args) -> f64> {
+    fn truth(value: bool) -> f64 {
+        f64::from(u8::from(value))
+    }
+    Some(match name {
+        "neg" => |x| -x.a,
+        "abs" => |x| x.a.abs(),
+        "sign" => |x| if x.a > 0.0 { 1.0 } else { -truth(x.a < 0.0) },
+        "square" => |x| x.a * x.a,
+        "exp" => |x| x.a.exp(),
+        "log" => |x| x.a.ln(),
+        "sqrt" => |x| x.a.sqrt(),
+        "rsqrt" => |x| 1.0 / x.a.sqrt(),
+        "reciprocal" => |x| 1.0 / x.a,
+        "sin" => |x| x.a.sin(),
+        "cos" => |x| x.a.cos(),
+        "tanh" => |x| x.a.tanh(),
+        "sigmoid" => |x| 1.0 / (1.0 + (-x.a).exp()),
+        "erf" => |x| erf(x.a),
+        "relu" => |x| if x.a < 0.0 { 0.0 } else { x.a },
+        "gelu" => |x| 0.5 * x.a * (1.0 + erf(x.a / 2f64.sqrt())),
+        "add_scalar" => |x| x.a + x.s,
+        "mul_scalar" => |x| x.a * x.s,
+        "rsub_scalar" => |x| x.s - x.a,
+        "rdiv_scalar" => |x| x.s / x.a,
+        "pow_scalar" => |x| x.a.powf(x.s),
+        "clamp" => |x| if x.a.is_nan() { x.a } else { x.a.max(x.s).min(x.t) },
+        "add" => |x| x.a + x.b,
+        "sub" => |x| x.a - x.b,
+        "mul" => |x| x.a * x.b,
+        "div" => |x| x.a / x.b,
+        "pow" => |x| x.a.powf(x.b),
+        "maximum" => |x| maximum(x.a, x.b),
+        "minimum" => |x| -maximum(-x.a, -x.b),
+        "eq" => |x| truth(x.a == x.b),
+        "ne" => |x| truth(x.a != x.b),
+        "lt" => |x| truth(x.a < x.b),
+        "le" => |x| truth(x.a <= x.b),
+        "gt" => |x| truth(x.a > x.b),
+        "ge" => |x| truth(x.a >= x.b),
+        "add_scaled" => |x| x.a + x.s * x.b,
+        "where_" => |x| if x.c != 0.0 { x.a } else { x.b },
+        "relu_backward" => |x| if x.a > 0.0 { x.b } else { 0.0 },
+        "gelu_backward" => |x| {
+            let density = (-0.5 * x.a * x.a).exp() / (2.0 * std::f64::consts::PI).sqrt();
+            x.b * (0.5 * (1.0 + erf(x.a / 2f64.sqrt())) + x.a * density)
+        },
+        "tanh_backward" => |x| x.b * (1.0 - x.a * x.a),
+        "sigmoid_backward" => |x| x.b * x.a * (1.0 - x.a),
+        "fill" => |x| x.s,
+        "copy" | "cast_f32" => |x| x.a,
+        "cast_i32" | "cast_u32" => |x| x.a.trunc(),
+        "clip_coefficient" => |x| if x.a.is_nan() { x.a } else { (x.s / (x.a + x.t)).min(1.0) },
+        _ => return None,
+    })
+}
+
+/// True when the kernel `name` has a reference here.
+pub fn exists(name: &str) -> bool {
+    element(name).is_some() || include_str!("reference.rs").contains(&format!("\npub fn {name}("))
+}
+
+/// The larger number; NaN where one is NaN.
+fn maximum(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}
+
+/// erf(x) = 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ..): no term cancels another.
+pub fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / (2.0 * f64::from(n) + 1.0);
+        sum += term;
+    }
+    2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
+}
+
+/// Where element `index` (counted in row-major order of `shape`) of a view lies in its storage.
+pub fn position(mut index: usize, shape: &[usize], strides: &[usize], offset: usize) -> usize {
+    let mut at = offset;
+    for (len, stride) in shape.iter().zip(strides).rev() {
+        at += index % len * stride;
+        index /= len;
+    }
+    at
+}
+
+/// A view in row-major order.
+pub fn copy_rank8(storage: &[f64], shape: &[usize], strides: &[usize], offset: usize) -> Vec<f64> {
+    (0..shape.iter().product()).map(|i| storage[position(i, shape, strides, offset)]).collect()
+}
+
+/// s, s + t, s + 2 t, ..
+pub fn arange(len: usize, s: f64, t: f64) -> Vec<f64> {
+    (0..len).map(|i| s + t * i as f64).collect()
+}
+
+/// The middle dimension of [outer, n, inner] folded with `fold`, from its first element on.
+fn fold_middle(a: &[f64], [outer, n, inner]: [usize; 3], fold: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    let column = |i: usize| (0..n).map(move |k| a[(i / inner * n + k) * inner + i % inner]);
+    (0..outer * inner).map(|i| column(i).reduce(&fold).unwrap_or(0.0)).collect()
+}
+
+/// Sum over the middle dimension of [outer, n, inner].
+pub fn sum(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    fold_middle(a, shape, |x, y| x + y)
+}
+
+/// Sum of squares over the middle dimension.
+pub fn sum_squares(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    sum(&a.iter().map(|x| x * x).collect::<Vec<_>>(), shape)
+}
+
+/// Largest element over the middle dimension.
+pub fn max(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    fold_middle(a, shape, maximum)
+}
+
+/// Smallest element over the middle dimension.
+pub fn min(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    fold_middle(a, shape, |x, y| -maximum(-x, -y))
+}
+
+/// Position of the first largest element over the middle dimension; NaN is the largest.
+pub fn argmax(a: &[f64], [outer, n, inner]: [usize; 3]) -> Vec<i32> {
+    (0..outer * inner)
+        .map(|i| {
+            let at = |k: usize| a[(i / inner * n + k) * inner + i % inner];
+            let better = |k: usize, best: usize| !at(best).is_nan() && (at(k).is_nan() || at(k) > at(best));
+            (1..n).fold(0, |best, k| if better(k, best) { k } else { best }) as i32
+        })
+        .collect()
+}
+
+/// Position of the best of parts that earlier stages found: the largest value, of equal ones the smallest position.
+pub fn argmax_merge(values: &[f64], positions: &[i32]) -> Option<i32> {
+    let largest = values.iter().copied().reduce(maximum)?;
+    let is_best = |value: f64| value == largest || (value.is_nan() && largest.is_nan());
+    values.iter().zip(positions).filter(|(value, _)| is_best(**value)).map(|(_, position)| *position).min()
+}
+
+/// (out, mean, rstd) of rows of `n`.
+pub fn layer_norm(a: &[f64], n: usize, weight: &[f64], bias: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    let (mut out, mut means, mut rstds) = (Vec::new(), Vec::new(), Vec::new());
+    for row in a.chunks(n) {
+        let mean = row.iter().sum::<f64>() / n as f64;
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
+        let rstd = 1.0 / (variance + eps).sqrt();
+        out.extend(row.iter().zip(weight).zip(bias).map(|((x, w), b)| (x - mean) * rstd * w + b));
+        means.push(mean);
+        rstds.push(rstd);
+    }
+    (out, means, rstds)
+}
+
+/// Gradient of [`layer_norm`] for `a`.
+pub fn layer_norm_backward(a: &[f64], dout: &[f64], n: usize, weight: &[f64], eps: f64) -> Vec<f64> {
+    let (_, means, rstds) = layer_norm(a, n, weight, &vec![0.0; n], eps);
+    let mut out = Vec::new();
+    for (r, (row, dout)) in a.chunks(n).zip(dout.chunks(n)).enumerate() {
+        let xhat: Vec<f64> = row.iter().map(|x| (x - means[r]) * rstds[r]).collect();
+        let g: Vec<f64> = dout.iter().zip(weight).map(|(d, w)| d * w).collect();
+        let g_mean = g.iter().sum::<f64>() / n as f64;
+        let g_xhat_mean = g.iter().zip(&xhat).map(|(g, x)| g * x).sum::<f64>() / n as f64;
+        out.extend(g.iter().zip(&xhat).map(|(g, x)| rstds[r] * (g - g_mean - x * g_xhat_mean)));
+    }
+    out
+}
+
+/// Gradients of [`layer_norm`] for weight and bias.
+pub fn layer_norm_backward_weight(a: &[f64], dout: &[f64], n: usize, eps: f64) -> (Vec<f64>, Vec<f64>) {
+    let (xhat, _, _) = layer_norm(a, n, &vec![1.0; n], &vec![0.0; n], eps);
+    let column = |values: &[f64]| sum(values, [1, values.len() / n, n]);
+    (column(&xhat.iter().zip(dout).map(|(x, d)| x * d).collect::<Vec<_>>()), column(dout))
+}
+
+/// out[o, k, :] = a[o, ids[k], :] for a of [outer, rows, width].
+pub fn index_select(a: &[f64], [outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<f64> {
+    let row = |o: usize, id: i32| &a[(o * rows + id as usize) * width..][..width];
+    (0..outer).flat_map(|o| ids.iter().flat_map(move |id| row(o, *id).to_vec())).collect()
+}
+
+/// For every position the next one with the same id (or the end), and whether it is the first of its id.
+pub fn embedding_links(ids: &[i32]) -> Vec<(usize, bool)> {
+    let next = |k: usize| (k + 1..ids.len()).find(|other| ids[*other] == ids[k]).unwrap_or(ids.len());
+    (0..ids.len()).map(|k| (next(k), !ids[..k].contains(&ids[k]))).collect()
+}
+
+/// Gradient of rows picked by ids: [rows, width] from dout [ids, width].
+pub fn embedding_backward(dout: &[f64], ids: &[i32], rows: usize, width: usize) -> Vec<f64> {
+    let mut out = vec![0.0; rows * width];
+    for (k, id) in ids.iter().enumerate() {
+        (0..width).for_each(|i| out[*id as usize * width + i] += dout[k * width + i]);
+    }
+    out
+}
+
+/// out[o, k, i] = a[o, ids[o, k, i], i] for a of [outer, rows, width].
+pub fn gather(a: &[f64], [outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<f64> {
+    let per_outer = ids.len() / outer;
+    ids.iter().enumerate().map(|(j, id)| a[(j / per_outer * rows + *id as usize) * width + j % width]).collect()
+}
+
+/// Gradient of [`gather`] for `a`.
+pub fn gather_backward(dout: &[f64], [outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<f64> {
+    let mut out = vec![0.0; outer * rows * width];
+    let per_outer = ids.len() / outer;
+    for (j, id) in ids.iter().enumerate() {
+        out[(j / per_outer * rows + *id as usize) * width + j % width] += dout[j];
+    }
+    out
+}
+
+/// Maximum and sum of exponentials of every `splits`-th element of one row.
+pub fn cross_entropy_partial(row: &[f64], splits: usize) -> Vec<(f64, f64)> {
+    let part = |first: usize| row.iter().skip(first).step_by(splits);
+    let top = |first: usize| part(first).copied().fold(f64::NEG_INFINITY, maximum);
+    (0..splits).map(|first| (top(first), part(first).map(|x| (x - top(first)).exp()).sum())).collect()
+}
+
+/// (loss, log of the sum of exponentials) of every row of `n` logits.
+pub fn cross_entropy(logits: &[f64], n: usize, targets: &[i32]) -> (Vec<f64>, Vec<f64>) {
+    let lse = |row: &[f64]| {
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, maximum);
+        top + row.iter().map(|x| (x - top).exp()).sum::<f64>().ln()
+    };
+    logits.chunks(n).zip(targets).map(|(row, target)| (lse(row) - row[*target as usize], lse(row))).unzip()
+}
+
+/// (softmax - one hot) times `scale`.
+pub fn cross_entropy_backward(logits: &[f64], n: usize, targets: &[i32], scale: f64) -> Vec<f64> {
+    let (_, lse) = cross_entropy(logits, n, targets);
+    let one_hot = |i: usize| if targets[i / n] == (i % n) as i32 { 1.0 } else { 0.0 };
+    logits.iter().enumerate().map(|(i, x)| scale * ((x - lse[i / n]).exp() - one_hot(i))).collect()
+}
+
+/// Philox4x32-10 of one counter (Salmon, Moraes, Dror, Shaw, SC 2011).
+pub fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        let p0 = u64::from(c[0]) * 0xD251_1F53;
+        let p1 = u64::from(c[2]) * 0xCD9E_8D57;
+        c = [(p1 >> 32) as u32 ^ c[1] ^ key[0], p1 as u32, (p0 >> 32) as u32 ^ c[3] ^ key[1], p0 as u32];
+        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+    }
+    c
+}
+
+/// Words of `len` elements: word j of counter offset + i belongs to element 4 i + j.
+pub fn random_bits(seed: u64, offset: u64, len: usize) -> Vec<u32> {
+    let words = |i: u64| philox([i as u32, (i >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32]);
+    (0..len).map(|e| words(offset.wrapping_add(e as u64 / 4))[e % 4]).collect()
+}
+
+/// Multiples of 2^-24 in [0, 1), mapped to [s, t).
+pub fn uniform(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
+    bits.iter().map(|word| s + (t - s) * f64::from(word >> 8) / 16_777_216.0).collect()
+}
+
+/// Box-Muller over pairs of uniforms.
+pub fn normal(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
+    let u = uniform(bits, 0.0, 1.0);
+    let pair = |i: usize| {
+        let radius = (-2.0 * (1.0 - u[i & !1]).ln()).sqrt();
+        let turn = std::f64::consts::TAU * u[i | 1];
+        s + t * radius * if i % 2 == 0 { turn.cos() } else { turn.sin() }
+    };
+    (0..bits.len()).map(pair).collect()
+}
+
+/// Whole numbers in s..t: the high word of word times range.
+pub fn randint(bits: &[u32], s: i32, t: i32) -> Vec<i32> {
+    let range = u64::from(t.wrapping_sub(s) as u32);
+    bits.iter().map(|word| s.wrapping_add(((u64::from(*word) * range) >> 32) as i32)).collect()
+}
+
+/// Settings of one step of Adam; `decoupled` is AdamW.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamSettings {
+    pub lr: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub eps: f64,
+    pub weight_decay: f64,
+    pub decoupled: bool,
+}
+
+/// Step number `step` (from 1) of Adam or AdamW on one element: (param, exp_avg, exp_avg_sq).
+pub fn adam(x: f64, g: f64, m: f64, v: f64, step: f64, settings: AdamSettings) -> (f64, f64, f64) {
+    let (x, m, v, _) = adam_amsgrad(x, g, m, v, 0.0, step, settings);
+    (x, m, v)
+}
+
+/// The same with AMSGrad, which divides by the largest second moment so far: (param, exp_avg, exp_avg_sq, largest).
+pub fn adam_amsgrad(x: f64, g: f64, m: f64, v: f64, largest: f64, step: f64, s: AdamSettings) -> (f64, f64, f64, f64) {
+    let g = if s.decoupled { g } else { g + s.weight_decay * x };
+    let x = if s.decoupled { x * (1.0 - s.lr * s.weight_decay) } else { x };
+    let m = s.beta1 * m + (1.0 - s.beta1) * g;
+    let v = s.beta2 * v + (1.0 - s.beta2) * g * g;
+    let largest = largest.max(v);
+    let denominator = (largest / (1.0 - s.beta2.powf(step))).sqrt() + s.eps;
+    (x - s.lr * m / (1.0 - s.beta1.powf(step)) / denominator, m, v, largest)
+}
+
+/// One step of SGD on one element.
+pub fn sgd(x: f64, g: f64, lr: f64, weight_decay: f64) -> f64 {
+    x - lr * (g + weight_decay * x)
+}
+
+/// One step of SGD with momentum `mu` and dampening on one element: (param, buffer); `buffer` is `None` at the first step.
+pub fn sgd_momentum(
+    x: f64,
+    g: f64,
+    buffer: Option<f64>,
+    [lr, weight_decay, mu, dampening]: [f64; 4],
+    nesterov: bool,
+) -> (f64, f64) {
+    let g = g + weight_decay * x;
+    let b = buffer.map_or(g, |b| mu * b + (1.0 - dampening) * g);
+    (x - lr * if nesterov { g + mu * b } else { b }, b)
+}
+
+/// Known answers of philox4x32-10 from the Random123 distribution: zeros, ones, digits of pi.
+#[test]
+fn philox_gives_the_published_answers() {
+    let cases = [
+        ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+        ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
+        (
+            [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+            [0xa409_3822, 0x299f_31d0],
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+        ),
+    ];
+    for (counter, key, words) in cases {
+        assert_eq!(philox(counter, key), words);
+    }
+}
+
+#[test]
+fn erf_agrees_with_tabulated_values() {
+    for (x, y) in [(0.0, 0.0), (0.5, 0.520_499_877_813_046_5), (1.0, 0.842_700_792_949_714_9), (2.5, 0.999_593_047_982_555)] {
+        assert!((erf(x) - y).abs() < 1e-14 && (erf(-x) + y).abs() < 1e-14, "erf({x}) = {}", erf(x));
+    }
+}
