@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<Summary> {
     // A prompt that cannot be encoded should fail now, not after the training.
     text.vocabulary.encode(&args.prompt)?;
 
-    device.manual_seed(settings.seed);
+    linn::ops::random::manual_seed(&device, settings.seed)?;
     let model = Gpt::new(&device, settings.model(text.vocabulary.len()))?;
     let groups = ParamGroup::by_rank(model.named_parameters(), settings.lr, settings.weight_decay);
     let options = AdamOptions { betas: (settings.beta1, settings.beta2), eps: settings.eps, amsgrad: false };

@@ -3,3 +3,8 @@
 #[path = "../support/device.rs"]
 mod device;
 mod streams;
+mod golden_training;
+mod grad_graph;
+mod grad_rules;
+mod train_gpt;
+mod train_state;
