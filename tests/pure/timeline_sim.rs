@@ -145,7 +145,7 @@ struct World {
     blocks: Vec<Block>,
     free_ids: Vec<BlockId>,
     next_id: u32,
-    events: Vec<Option<(Fence, Clock)>>,
+    events: Vec<Option<(FenceSet, Clock)>>,
     /// Submissions with what each stream has reached by then.
     in_flight: VecDeque<(SubmissionId, Clock)>,
     edges: u64,
@@ -196,8 +196,8 @@ impl World {
             }
             Op::Wait { stream, event } => {
                 let stream = self.stream(*stream);
-                if let Some((fence, clock)) = &self.events[event % EVENTS] {
-                    self.timeline.wait(StreamId(stream as u32), *fence);
+                if let Some((point, clock)) = &self.events[event % EVENTS] {
+                    self.timeline.wait(StreamId(stream as u32), point);
                     let clock = clock.clone();
                     join(&mut self.streams[stream].waits, &clock);
                 }
