@@ -2,7 +2,7 @@
 
 use crate::device::{Counters, Device};
 use crate::error::Result;
-use crate::memory::{Breakdown, Stats};
+use crate::memory::{Breakdown, Bytes, Stats};
 use crate::timeline::TimelineStats;
 
 /// Counters of one moment.
@@ -71,6 +71,30 @@ impl Device {
     /// Bytes by category; the sum is [`Device::memory_reserved`].
     pub fn memory_breakdown(&self) -> Breakdown {
         self.shared().lock().pool.breakdown()
+    }
+
+    /// A table for people: bytes by category, peaks, purchases and reuse.
+    pub fn memory_summary(&self) -> String {
+        let (stats, breakdown) = (self.stats(), self.memory_breakdown());
+        let memory = &stats.memory;
+        let mut out = format!("memory of {}\n", self.name());
+        let mut row = |name: &str, bytes: u64| out += &format!("  {name:<16}{:>12}\n", Bytes(bytes).to_string());
+        for (name, bytes) in breakdown.parts() {
+            row(name, bytes);
+        }
+        row("= reserved", breakdown.sum());
+        row("peak allocated", memory.allocated_bytes.peak);
+        row("peak reserved", memory.reserved_bytes.peak);
+        row("staging", stats.staging_upload_bytes + stats.staging_download_bytes);
+        out += &format!(
+            "  {} tensors made, {} buffers bought, {} given back, {} order edges, {} host syncs",
+            memory.allocation.allocated,
+            memory.num_device_alloc,
+            memory.num_device_free,
+            stats.timeline.order_edges,
+            stats.queue.host_syncs
+        );
+        out
     }
 
     /// Peaks become the current values.

@@ -1,54 +1,112 @@
 //! Copies, casts, fills and concatenation.
+
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::kernel::params::Arange;
+use crate::layout::resolve_dim;
+use crate::memory::Category;
+use crate::ops::elementwise::{grid_for, index, map, run, scalar_bits};
+use crate::ops::{expect_same_device, launch};
 use crate::tensor::Tensor;
 
 /// The same values in row-major order: `x` itself where it is contiguous already, else a copy.
 #[track_caller]
 pub fn contiguous(x: &Tensor) -> Result<Tensor> {
-    let _ = x;
-    todo!()
+    if x.is_contiguous() { Ok(x.clone()) } else { copy(x) }
 }
+
 /// A contiguous copy.
 #[track_caller]
 pub fn copy(x: &Tensor) -> Result<Tensor> {
-    let _ = x;
-    todo!()
+    map("copy", Kernel::copy, x, [0; 2])
 }
-/// The same values as another type (float to int truncates towards zero).
+
+/// The same values as another type (float to int truncates towards zero); `x` itself where it has that type already.
 #[track_caller]
 pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
-    let _ = (x, dtype);
-    todo!()
+    if x.dtype() == dtype {
+        return Ok(x.clone());
+    }
+    let kernel = match dtype {
+        DType::F32 => Kernel::cast_f32,
+        DType::I32 => Kernel::cast_i32,
+        DType::U32 => Kernel::cast_u32,
+    };
+    map("to_dtype", kernel, x, [0; 2])
 }
+
 /// dst = src (broadcast, cast), in place, through views; overlapping views are safe.
 #[track_caller]
 pub fn copy_(dst: &Tensor, src: &Tensor) -> Result<()> {
-    let _ = (dst, src);
-    todo!()
+    expect_same_device("copy_", &[dst, src])?;
+    let src = to_dtype(src, dst.dtype())?;
+    let src = src.with_layout(src.layout().broadcast_to("copy_", dst.shape())?);
+    run("copy_", Kernel::copy, dst.dtype(), [&src, dst], [0; 2])
 }
+
 /// All elements of x become `value`, through views.
 #[track_caller]
 pub fn fill_(x: &Tensor, value: f64) -> Result<()> {
-    let _ = (x, value);
-    todo!()
+    run("fill_", Kernel::fill, x.dtype(), [x], [scalar_bits("fill_", value, x.dtype())?, 0])
 }
+
 /// A tensor filled with `value`.
 #[track_caller]
 pub fn full(device: &Device, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
-    let _ = (device, shape, value, dtype);
-    todo!()
+    let out = Tensor::empty_as("full", device, shape, dtype, Category::Temporary)?;
+    run("full", Kernel::fill, dtype, [&out], [scalar_bits("full", value, dtype)?, 0])?;
+    Ok(out)
 }
+
 /// 0, 1, .. len-1.
 #[track_caller]
 pub fn arange(device: &Device, len: usize, dtype: DType) -> Result<Tensor> {
-    let _ = (device, len, dtype);
-    todo!()
+    const OP: &str = "arange";
+    let out = Tensor::empty_as(OP, device, &[len], dtype, Category::Temporary)?;
+    if len > 0 {
+        let kernel = Kernel::arange.form(0);
+        let params = Arange { len: index(OP, len)?, out_offset: 0, s: 0, t: scalar_bits(OP, 1.0, dtype)? };
+        launch(OP, kernel, dtype, &[&out], &params, grid_for(OP, kernel, len)?)?;
+    }
+    Ok(out)
 }
-/// The tensors one after the other along `dim`.
+
+/// The tensors one after the other along `dim`; all other lengths and the types are the same.
 #[track_caller]
 pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
-    let _ = (tensors, dim);
-    todo!()
+    const OP: &str = "cat";
+    let Some((first, rest)) = tensors.split_first() else {
+        return Err(Error::argument(OP, "there are no tensors", "pass at least one tensor"));
+    };
+    expect_same_device(OP, tensors)?;
+    let dim = resolve_dim(OP, dim, first.rank())?;
+    if first.rank() == 0 {
+        return Err(Error::shape(OP, "a tensor of 0 dimensions", "reshape it to [1] first"));
+    }
+    let mut shape = first.shape().to_vec();
+    for tensor in rest {
+        let fits = tensor.rank() == shape.len() && (0..shape.len()).all(|i| i == dim || tensor.shape()[i] == shape[i]);
+        if !fits {
+            return Err(Error::shape(
+                OP,
+                format!("shapes {:?} and {:?} differ outside dimension {dim}", first.shape(), tensor.shape()),
+                "make all other dimensions equal",
+            ));
+        }
+        if tensor.dtype() != first.dtype() {
+            return Err(Error::DType { op: OP, got: tensor.dtype(), expected: first.dtype().wgsl() });
+        }
+        shape[dim] += tensor.shape()[dim];
+    }
+    let out = Tensor::empty_as(OP, first.device(), &shape, first.dtype(), Category::Temporary)?;
+    let mut start = 0;
+    for tensor in tensors {
+        let len = tensor.shape()[dim];
+        let window = out.with_layout(out.layout().narrow(dim, start, len)?);
+        run(OP, Kernel::copy, out.dtype(), [tensor, &window], [0; 2])?;
+        start += len;
+    }
+    Ok(out)
 }

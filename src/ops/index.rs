@@ -1,28 +1,205 @@
 //! Reading and writing by i32 indices.
-use crate::error::Result;
+//!
+//! The device checks every index: one out of range is clamped, and the next synchronising call returns an error.
+//! Gradients are summed in the order of the positions, without atomics, so the same input gives the same bits.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::params::Index;
+use crate::kernel::{Kernel, KernelId, VEC4};
+use crate::layout::resolve_dim;
+use crate::memory::Category;
+use crate::ops::elementwise::{check_dtype, grid_for, index, per_invocation};
+use crate::ops::{copy, expect_dtype, expect_same_device, launch};
 use crate::tensor::Tensor;
+
+/// Positions that one dispatch of a backward pass looks at: the bound on an invocation's loop.
+const WINDOW: usize = 32_768;
 
 /// Rows of weight [V, C] named by ids [..] -> [.., C]. An index out of range is reported at the next synchronising call.
 #[track_caller]
 pub fn embedding(weight: &Tensor, ids: &Tensor) -> Result<Tensor> {
-    let _ = (weight, ids);
-    todo!()
+    const OP: &str = "embedding";
+    expect_same_device(OP, &[weight, ids])?;
+    expect_dtype(OP, ids, DType::I32)?;
+    check_dtype(OP, Kernel::index_select, weight.dtype())?;
+    let [v, c] = *weight.shape() else {
+        return Err(Error::shape(OP, format!("a weight of shape {:?}", weight.shape()), "pass a weight of shape [V, C]"));
+    };
+    let mut shape = ids.shape().to_vec();
+    shape.push(c);
+    let out = Tensor::empty_as(OP, weight.device(), &shape, weight.dtype(), Category::Temporary)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    refuse_empty(OP, v)?;
+    let (weight, ids) = (copy::contiguous(weight)?, copy::contiguous(ids)?);
+    let (kernel, unit) = form(Kernel::index_select, c, &[&weight]);
+    let (count, width) = (ids.len(), c / unit);
+    let chunks = width.div_ceil(per_invocation(weight.device(), kernel, count * width));
+    let params = Index {
+        jobs: index(OP, count * chunks)?,
+        count: index(OP, count)?,
+        chunks: index(OP, chunks)?,
+        rows: index(OP, v)?,
+        width: index(OP, width)?,
+        a_offset: index(OP, weight.layout().offset() / unit)?,
+        ids_offset: index(OP, ids.layout().offset())?,
+        ..Index::default()
+    };
+    launch(OP, kernel, weight.dtype(), &[&weight, &ids, &out], &params, grid_for(OP, kernel, count * chunks)?)?;
+    Ok(out)
 }
-/// dweight [rows, C] from dout [.., C] and ids [..]; fixed order of summation.
+
+/// dweight [rows, C] from dout [.., C] and ids [..]; summed in the order of the positions.
 #[track_caller]
 pub fn embedding_backward(dout: &Tensor, ids: &Tensor, rows: usize) -> Result<Tensor> {
-    let _ = (dout, ids, rows);
-    todo!()
+    const OP: &str = "embedding_backward";
+    expect_same_device(OP, &[dout, ids])?;
+    expect_dtype(OP, ids, DType::I32)?;
+    expect_dtype(OP, dout, DType::F32)?;
+    let c = match dout.shape().split_last() {
+        Some((c, rest)) if rest == ids.shape() => *c,
+        _ => {
+            return Err(Error::shape(
+                OP,
+                format!("a gradient of shape {:?} for ids of shape {:?}", dout.shape(), ids.shape()),
+                "pass the gradient of embedding's result",
+            ));
+        }
+    };
+    let out = copy::full(dout.device(), &[rows, c], 0.0, DType::F32)?;
+    if dout.is_empty() || rows == 0 {
+        return Ok(out);
+    }
+    let (dout, ids) = (copy::contiguous(dout)?, copy::contiguous(ids)?);
+    let (kernel, unit) = form(Kernel::embedding_backward, c, &[&dout]);
+    let chain = Kernel::embedding_links.form(0);
+    let links = Tensor::empty_as(OP, dout.device(), &[ids.len().min(WINDOW)], DType::U32, Category::Temporary)?;
+    for start in (0..ids.len()).step_by(WINDOW) {
+        let end = ids.len().min(start + WINDOW);
+        let jobs = (end - start) * c / unit;
+        let params = Index {
+            jobs: index(OP, jobs)?,
+            rows: index(OP, rows)?,
+            width: index(OP, c / unit)?,
+            start: index(OP, start)?,
+            end: index(OP, end)?,
+            ids_offset: index(OP, ids.layout().offset())?,
+            dout_offset: index(OP, dout.layout().offset() / unit)?,
+            ..Index::default()
+        };
+        launch(OP, chain, DType::F32, &[&ids, &links], &params, grid_for(OP, chain, end - start)?)?;
+        launch(OP, kernel, DType::F32, &[&dout, &ids, &links, &out], &params, grid_for(OP, kernel, jobs)?)?;
+    }
+    Ok(out)
 }
-/// out[i][j] = x[i][index[i][j]] for dim = 1, PyTorch's `gather`.
+
+/// out[i][j] = x[i][index[i][j]] for dim = 1, PyTorch's `gather`: index has the rank of x, and no other dimension of it
+/// is longer than that of x.
 #[track_caller]
-pub fn gather(x: &Tensor, dim: isize, index: &Tensor) -> Result<Tensor> {
-    let _ = (x, dim, index);
-    todo!()
+pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
+    const OP: &str = "gather";
+    expect_same_device(OP, &[x, index_of])?;
+    expect_dtype(OP, index_of, DType::I32)?;
+    check_dtype(OP, Kernel::gather, x.dtype())?;
+    let dim = resolve_dim(OP, dim, x.rank())?;
+    let narrowed = narrow_to(OP, x, dim, index_of.shape())?;
+    let out = Tensor::empty_as(OP, x.device(), index_of.shape(), x.dtype(), Category::Temporary)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    let rows = x.shape().get(dim).copied().unwrap_or(1);
+    refuse_empty(OP, rows)?;
+    let (x, ids) = (copy::contiguous(&narrowed)?, copy::contiguous(index_of)?);
+    let params = Index {
+        jobs: index(OP, ids.len())?,
+        a_offset: index(OP, x.layout().offset())?,
+        ids_offset: index(OP, ids.layout().offset())?,
+        ..middle(OP, ids.shape(), dim, rows)?
+    };
+    let kernel = Kernel::gather.form(0);
+    launch(OP, kernel, x.dtype(), &[&x, &ids, &out], &params, grid_for(OP, kernel, ids.len())?)?;
+    Ok(out)
 }
-/// dx of shape `shape` from the gradient of `gather`; fixed order of summation.
+
+/// dx of shape `shape` from the gradient of [`gather`]; summed in the order of the positions.
 #[track_caller]
-pub fn gather_backward(dout: &Tensor, dim: isize, index: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let _ = (dout, dim, index, shape);
-    todo!()
+pub fn gather_backward(dout: &Tensor, dim: isize, index_of: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    const OP: &str = "gather_backward";
+    expect_same_device(OP, &[dout, index_of])?;
+    expect_dtype(OP, index_of, DType::I32)?;
+    expect_dtype(OP, dout, DType::F32)?;
+    let dim = resolve_dim(OP, dim, shape.len())?;
+    if dout.shape() != index_of.shape() || dout.rank() != shape.len() {
+        return Err(Error::shape(
+            OP,
+            format!("a gradient of shape {:?} for an index of shape {:?}", dout.shape(), index_of.shape()),
+            "pass the gradient of gather's result",
+        ));
+    }
+    let out = copy::full(dout.device(), shape, 0.0, DType::F32)?;
+    if dout.is_empty() || out.is_empty() {
+        return Ok(out);
+    }
+    let window = narrow_to(OP, &out, dim, index_of.shape())?;
+    // The kernel adds to contiguous memory: to the result, or to zeros that are then copied into their window of it.
+    let target = if window.is_contiguous() { window.clone() } else { copy::full(out.device(), window.shape(), 0.0, DType::F32)? };
+    let (dout, ids) = (copy::contiguous(dout)?, copy::contiguous(index_of)?);
+    let rows = shape.get(dim).copied().unwrap_or(1);
+    let count = ids.shape().get(dim).copied().unwrap_or(1);
+    let kernel = Kernel::gather_backward.form(0);
+    for start in (0..count).step_by(WINDOW) {
+        let params = Index {
+            jobs: index(OP, target.len())?,
+            start: index(OP, start)?,
+            end: index(OP, count.min(start + WINDOW))?,
+            ids_offset: index(OP, ids.layout().offset())?,
+            dout_offset: index(OP, dout.layout().offset())?,
+            out_offset: index(OP, target.layout().offset())?,
+            ..middle(OP, ids.shape(), dim, rows)?
+        };
+        launch(OP, kernel, DType::F32, &[&dout, &ids, &target], &params, grid_for(OP, kernel, target.len())?)?;
+    }
+    if !target.shares_storage(&out) {
+        copy::copy_(&window, &target)?;
+    }
+    Ok(out)
+}
+
+/// Lengths of [outer, count, width] around dimension `dim` of the indices.
+fn middle(op: &'static str, ids_shape: &[usize], dim: usize, rows: usize) -> Result<Index> {
+    let width: usize = ids_shape.iter().skip(dim + 1).product();
+    let count = ids_shape.get(dim).copied().unwrap_or(1);
+    Ok(Index { count: index(op, count)?, rows: index(op, rows)?, width: index(op, width)?, chunks: 1, ..Index::default() })
+}
+
+/// The part of `x` that indices of `ids_shape` can name: all of dimension `dim`, the front of the others.
+fn narrow_to(op: &'static str, x: &Tensor, dim: usize, ids_shape: &[usize]) -> Result<Tensor> {
+    let fits = ids_shape.len() == x.rank() && (0..x.rank()).all(|i| i == dim || ids_shape[i] <= x.shape()[i]);
+    if !fits {
+        return Err(Error::shape(
+            op,
+            format!("an index of shape {ids_shape:?} for a tensor of shape {:?}", x.shape()),
+            format!("use as many dimensions, none but dimension {dim} longer than the tensor's"),
+        ));
+    }
+    let mut layout = *x.layout();
+    for (i, len) in ids_shape.iter().enumerate().filter(|(i, _)| *i != dim) {
+        layout = layout.narrow(i, 0, *len)?;
+    }
+    Ok(x.with_layout(layout))
+}
+
+fn refuse_empty(op: &'static str, rows: usize) -> Result<()> {
+    if rows > 0 {
+        return Ok(());
+    }
+    Err(Error::shape(op, "the indexed dimension is empty", "index a dimension that has elements"))
+}
+
+/// The form over `vec4`s where offsets and the row length allow it, and elements per item.
+fn form(kernel: Kernel, c: usize, operands: &[&Tensor]) -> (KernelId, usize) {
+    let fours = c.is_multiple_of(4) && operands.iter().all(|tensor| tensor.layout().offset().is_multiple_of(4));
+    if fours { (kernel.form(VEC4), 4) } else { (kernel.form(0), 1) }
 }

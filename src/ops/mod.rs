@@ -6,6 +6,7 @@
 pub mod attention;
 pub mod binary;
 pub mod copy;
+pub(crate) mod elementwise;
 pub mod index;
 pub mod loss;
 pub mod matmul;

@@ -1,14 +1,47 @@
-//! Layer normalisation over the last dimension.
-use crate::error::Result;
+//! Layer normalisation over the last dimension. Letters: R rows, C elements per row.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::params::Norm;
+use crate::kernel::{Kernel, KernelId, VEC4};
+use crate::memory::Category;
+use crate::ops::elementwise::{grid_for, index};
+use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce};
 use crate::tensor::Tensor;
 
-/// (y, mean, rstd): y = (x - mean) * rstd * weight + bias over the last dimension; mean and rstd [rows].
+/// (y, mean, rstd): y = (x - mean) * rstd * weight + bias over the last dimension; mean and rstd [R], for the backward pass.
+///
+/// x [.., C], weight and bias [C]; rstd = 1 / sqrt(variance + eps) with the biased variance, as in PyTorch.
 #[track_caller]
 pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<(Tensor, Tensor, Tensor)> {
-    let _ = (x, weight, bias, eps);
-    todo!()
+    const OP: &str = "layer_norm";
+    let (rows, c) = rows_of(OP, x)?;
+    let x = copy::contiguous(x)?;
+    let weight = vector(OP, &x, weight, c)?;
+    let bias_or_weight = match bias {
+        Some(bias) => vector(OP, &x, Some(bias), c)?,
+        None => weight.clone(),
+    };
+    let empty = |shape: &[usize]| Tensor::empty_as(OP, x.device(), shape, DType::F32, Category::Temporary);
+    let (out, mean, rstd) = (empty(x.shape())?, empty(&[rows])?, empty(&[rows])?);
+    if x.is_empty() {
+        return Ok((out, mean, rstd));
+    }
+    let (kernel, unit) = form(Kernel::layer_norm, c, &[&x, &weight, &bias_or_weight]);
+    let params = Norm {
+        has_bias: u32::from(bias.is_some()),
+        a_offset: index(OP, x.layout().offset() / unit)?,
+        weight_offset: index(OP, weight.layout().offset() / unit)?,
+        bias_offset: index(OP, bias_or_weight.layout().offset() / unit)?,
+        eps: eps as f32,
+        ..shape_params(OP, rows, c, unit)?
+    };
+    let operands = [&x, &weight, &bias_or_weight, &out, &mean, &rstd];
+    launch(OP, kernel, DType::F32, &operands, &params, grid_for(OP, kernel, rows)?)?;
+    Ok((out, mean, rstd))
 }
-/// (dx, dweight, dbias); the last two only where wanted.
+
+/// (dx, dweight, dbias) of [`layer_norm`]; the last two only where wanted.
 #[track_caller]
 pub fn layer_norm_backward(
     dy: &Tensor,
@@ -19,6 +52,104 @@ pub fn layer_norm_backward(
     want_weight: bool,
     want_bias: bool,
 ) -> Result<(Tensor, Option<Tensor>, Option<Tensor>)> {
-    let _ = (dy, x, weight, mean, rstd, want_weight, want_bias);
-    todo!()
+    const OP: &str = "layer_norm_backward";
+    let (rows, c) = rows_of(OP, x)?;
+    if dy.shape() != x.shape() {
+        return Err(Error::shape(
+            OP,
+            format!("the gradient has shape {:?}, the input {:?}", dy.shape(), x.shape()),
+            "pass the gradient of layer_norm's result",
+        ));
+    }
+    expect_dtype(OP, dy, DType::F32)?;
+    let (x, dy) = (copy::contiguous(x)?, copy::contiguous(dy)?);
+    let weight = vector(OP, &x, weight, c)?;
+    let dx = Tensor::empty_as(OP, x.device(), x.shape(), DType::F32, Category::Temporary)?;
+    if x.is_empty() {
+        let zeros = |wanted: bool| wanted.then(|| copy::full(x.device(), &[c], 0.0, DType::F32)).transpose();
+        return Ok((dx, zeros(want_weight)?, zeros(want_bias)?));
+    }
+    let (kernel, unit) = form(Kernel::layer_norm_backward, c, &[&x, &dy, &weight]);
+    let params = Norm {
+        a_offset: index(OP, x.layout().offset() / unit)?,
+        dout_offset: index(OP, dy.layout().offset() / unit)?,
+        weight_offset: index(OP, weight.layout().offset() / unit)?,
+        ..shape_params(OP, rows, c, unit)?
+    };
+    launch(OP, kernel, DType::F32, &[&x, &dy, &weight, mean, rstd, &dx], &params, grid_for(OP, kernel, rows)?)?;
+    if !want_weight && !want_bias {
+        return Ok((dx, None, None));
+    }
+    let (dweight, dbias) = weight_gradients(&x, &dy, mean, rstd, rows, c)?;
+    Ok((dx, want_weight.then_some(dweight), want_bias.then_some(dbias)))
+}
+
+#[track_caller]
+fn weight_gradients(x: &Tensor, dy: &Tensor, mean: &Tensor, rstd: &Tensor, rows: usize, c: usize) -> Result<(Tensor, Tensor)> {
+    const OP: &str = "layer_norm_backward_weight";
+    let (kernel, unit) = form(Kernel::layer_norm_backward_weight, c, &[x, dy]);
+    let wanted = if x.device().class().is_cpu() { 256 } else { 16_384 };
+    // Each invocation has at least 16 rows to add where there are so many, and never more than 16,384.
+    let splits = (wanted / (c / unit)).min(rows / 16).max(rows.div_ceil(16_384)).max(1);
+    let params = Norm {
+        splits: index(OP, splits)?,
+        a_offset: index(OP, x.layout().offset() / unit)?,
+        dout_offset: index(OP, dy.layout().offset() / unit)?,
+        ..shape_params(OP, rows, c, unit)?
+    };
+    let empty = |shape: &[usize]| Tensor::empty_as(OP, x.device(), shape, DType::F32, Category::Temporary);
+    let (weight_parts, bias_parts) = (empty(&[splits * c])?, empty(&[splits * c])?);
+    let operands = [x, dy, mean, rstd, &weight_parts, &bias_parts];
+    launch(OP, kernel, DType::F32, &operands, &params, grid_for(OP, kernel, splits * c / unit)?)?;
+    if splits == 1 {
+        return Ok((weight_parts, bias_parts));
+    }
+    let (dweight, dbias) = (empty(&[c])?, empty(&[c])?);
+    reduce::sum_splits(OP, &weight_parts, splits, &dweight)?;
+    reduce::sum_splits(OP, &bias_parts, splits, &dbias)?;
+    Ok((dweight, dbias))
+}
+
+/// (R, C) of x [.., C].
+fn rows_of(op: &'static str, x: &Tensor) -> Result<(usize, usize)> {
+    expect_dtype(op, x, DType::F32)?;
+    let Some(c) = x.shape().last().copied() else {
+        return Err(Error::shape(op, "the input has 0 dimensions", "pass a tensor of at least one dimension"));
+    };
+    Ok((x.shape()[..x.rank() - 1].iter().product(), c))
+}
+
+/// A contiguous vector of length C, ones where there is none.
+#[track_caller]
+fn vector(op: &'static str, x: &Tensor, vector: Option<&Tensor>, c: usize) -> Result<Tensor> {
+    let Some(vector) = vector else { return copy::full(x.device(), &[c], 1.0, DType::F32) };
+    expect_same_device(op, &[x, vector])?;
+    expect_dtype(op, vector, DType::F32)?;
+    if vector.shape() != [c] {
+        return Err(Error::shape(
+            op,
+            format!("weight or bias of shape {:?} for rows of {c} elements", vector.shape()),
+            format!("pass shape [{c}]"),
+        ));
+    }
+    copy::contiguous(vector)
+}
+
+/// The form over `vec4`s where all offsets and the row length allow it, and elements per item.
+fn form(kernel: Kernel, c: usize, operands: &[&Tensor]) -> (KernelId, usize) {
+    let fours = c.is_multiple_of(4) && operands.iter().all(|tensor| tensor.layout().offset().is_multiple_of(4));
+    if fours { (kernel.form(VEC4), 4) } else { (kernel.form(0), 1) }
+}
+
+fn shape_params(op: &'static str, rows: usize, c: usize, unit: usize) -> Result<Norm> {
+    let n = c / unit;
+    // One invocation walks a row three times, and may loop 32,768 times in all.
+    if n > 10_922 {
+        return Err(Error::Limit {
+            op,
+            fact: format!("a row of {c} elements is too long for one invocation"),
+            help: format!("use rows of at most {} elements", 10_922 * unit),
+        });
+    }
+    Ok(Norm { rows: index(op, rows)?, n: index(op, n)?, inverse_len: 1.0 / c as f32, ..Norm::default() })
 }

@@ -1,47 +1,351 @@
-//! Sums, means, extremes over dimensions. Empty `dims` means all dimensions.
-use crate::error::Result;
+//! Sums, means and extremes over dimensions. Empty `dims` means all dimensions; the order of summation is fixed.
+//!
+//! Every reduction is one over the middle of [outer, n, inner] with strides. Long ones take several stages: `splits`
+//! invocations share a result, and the next stage reduces what they found.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::params::Reduce;
+use crate::kernel::{COLUMNS_VEC4, Class, Kernel, KernelId, ROWS_VEC4};
+use crate::layout::{Layout, resolve_dim};
+use crate::memory::Category;
+use crate::ops::elementwise::{check_dtype, grid_for, index, scalar_bits};
+use crate::ops::{copy, launch};
 use crate::tensor::Tensor;
 
 /// Keep reduced dimensions with length 1, or drop them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepDim {
+    /// Length 1 in the result.
     Keep,
+    /// Gone from the result.
     Drop,
 }
 
-/// Sum over `dims`.
+/// Sum over `dims`; integers wrap. The sum of nothing is 0.
 #[track_caller]
 pub fn sum(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    let _ = (x, dims, keep);
-    todo!()
+    reduce("sum", Kernel::sum, x, dims, keep, Empty::Value(0.0), false)
 }
-/// Mean over `dims`.
+
+/// Mean over `dims`; f32. The mean of nothing is NaN.
 #[track_caller]
 pub fn mean(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    let _ = (x, dims, keep);
-    todo!()
+    if x.dtype() != DType::F32 {
+        return Err(Error::DType { op: "mean", got: x.dtype(), expected: "f32" });
+    }
+    reduce("mean", Kernel::sum, x, dims, keep, Empty::Value(f64::NAN), true)
 }
-/// Maximum over `dims` (NaN wins).
+
+/// Maximum over `dims` (NaN wins); f32.
 #[track_caller]
 pub fn amax(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    let _ = (x, dims, keep);
-    todo!()
+    reduce("amax", Kernel::max, x, dims, keep, Empty::Refused, false)
 }
-/// Minimum over `dims` (NaN wins).
+
+/// Minimum over `dims` (NaN wins); f32.
 #[track_caller]
 pub fn amin(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    let _ = (x, dims, keep);
-    todo!()
+    reduce("amin", Kernel::min, x, dims, keep, Empty::Refused, false)
 }
-/// Position (i32) of the first maximum along `dim`.
+
+/// Position (i32) of the first maximum along `dim`; NaN counts as the largest; f32.
 #[track_caller]
 pub fn argmax(x: &Tensor, dim: isize, keep: KeepDim) -> Result<Tensor> {
-    let _ = (x, dim, keep);
-    todo!()
+    const OP: &str = "argmax";
+    check_dtype(OP, Kernel::argmax, x.dtype())?;
+    let dim = resolve_dim(OP, dim, x.rank())?;
+    let mut reduced = vec![false; x.rank()];
+    reduced.iter_mut().skip(dim).take(1).for_each(|flag| *flag = true);
+    let out = Tensor::empty_as(OP, x.device(), &kept_shape(x.shape(), &reduced, keep), DType::I32, Category::Temporary)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    refuse_empty(OP, x)?;
+    let x = copy::contiguous(x)?;
+    let mut middle = Middle::of(x.layout(), &reduced).ok_or_else(|| refuse_middle(OP))?;
+    let (mut values, mut positions): (Tensor, Option<Tensor>) = (x.clone(), None);
+    loop {
+        let splits = splits(&middle, x.device().class());
+        let last = splits == 1;
+        let parts = [middle.outer * splits * middle.inner];
+        let best = Tensor::empty_as(OP, x.device(), &parts, x.dtype(), Category::Temporary)?;
+        let at = if last { out.clone() } else { Tensor::empty_as(OP, x.device(), &parts, DType::I32, Category::Temporary)? };
+        match &positions {
+            None => stage(OP, Kernel::argmax.form(0), &middle, splits, &[&values, &best, &at], x.dtype(), 0, 0)?,
+            Some(found) => {
+                stage(OP, Kernel::argmax_merge.form(0), &middle, splits, &[&values, found, &best, &at], x.dtype(), 0, 0)?;
+            }
+        }
+        if last {
+            return Ok(out);
+        }
+        middle = middle.after(splits);
+        (values, positions) = (best, Some(at));
+    }
 }
+
 /// Sums over whatever dimensions broadcasting would have repeated, so that the result has `shape`.
 #[track_caller]
 pub fn sum_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let _ = (x, shape);
-    todo!()
+    if x.shape() == shape {
+        return Ok(x.clone());
+    }
+    let small = Layout::contiguous("sum_to", shape)?;
+    small.broadcast_to("sum_to", x.shape())?;
+    let added = x.rank() - shape.len();
+    let repeated = |i: usize| i < added || (shape[i - added] == 1 && x.shape()[i] != 1);
+    let dims: Vec<isize> = (0..x.rank()).filter(|i| repeated(*i)).map(|i| i as isize).collect();
+    if dims.is_empty() {
+        return Ok(x.with_layout(x.layout().reshape(shape).unwrap_or(*x.layout())));
+    }
+    let summed = sum(x, &dims, KeepDim::Keep)?;
+    Ok(summed.with_layout(small))
+}
+
+/// Sums of squares of the elements of all tensors (f32), in parts: their sum is the square of the total norm.
+#[track_caller]
+pub(crate) fn square_parts(op: &'static str, tensors: &[&Tensor]) -> Result<Option<Tensor>> {
+    let Some(first) = tensors.iter().find(|tensor| !tensor.is_empty()) else { return Ok(None) };
+    let mut parts = 0;
+    let mut stages = Vec::with_capacity(tensors.len());
+    for tensor in tensors.iter().filter(|tensor| !tensor.is_empty()) {
+        check_dtype(op, Kernel::sum_squares, tensor.dtype())?;
+        let x = copy::contiguous(tensor)?;
+        let middle =
+            Middle { outer: 1, n: x.len(), inner: 1, outer_stride: 0, stride: 1, inner_stride: 0, offset: x.layout().offset() };
+        let (kernel, middle) = middle.rows_form(Kernel::sum_squares);
+        let splits = splits(&middle, x.device().class());
+        stages.push((x, kernel, middle, splits, parts));
+        parts += splits;
+    }
+    let out = Tensor::empty_as(op, first.device(), &[parts], DType::F32, Category::Temporary)?;
+    for (x, kernel, middle, splits, at) in &stages {
+        stage(op, *kernel, middle, *splits, &[x, &out], DType::F32, *at, 1f32.to_bits())?;
+    }
+    Ok(Some(out))
+}
+
+/// [`sum`] of [splits, n] over the splits into `out` [n], both contiguous from the start of their storage.
+#[track_caller]
+pub(crate) fn sum_splits(op: &'static str, parts: &Tensor, splits: usize, out: &Tensor) -> Result<()> {
+    let n = out.len();
+    let middle = Middle { outer: 1, n: splits, inner: n, outer_stride: 0, stride: n, inner_stride: 1, offset: 0 };
+    stages(op, Kernel::sum, parts, middle, out, 1f32.to_bits())
+}
+
+/// What a reduction of no elements gives.
+#[derive(Clone, Copy, Debug)]
+enum Empty {
+    Value(f64),
+    Refused,
+}
+
+#[track_caller]
+fn reduce(
+    op: &'static str,
+    kernel: Kernel,
+    x: &Tensor,
+    dims: &[isize],
+    keep: KeepDim,
+    empty: Empty,
+    average: bool,
+) -> Result<Tensor> {
+    check_dtype(op, kernel, x.dtype())?;
+    let mut reduced = vec![dims.is_empty(); x.rank()];
+    for dim in dims {
+        let dim = resolve_dim(op, *dim, x.rank())?;
+        if reduced.get(dim) == Some(&true) {
+            return Err(Error::argument(op, format!("dimension {dim} is named twice"), "name each dimension once"));
+        }
+        reduced.iter_mut().skip(dim).take(1).for_each(|flag| *flag = true);
+    }
+    let shape = kept_shape(x.shape(), &reduced, keep);
+    let out = Tensor::empty_as(op, x.device(), &shape, x.dtype(), Category::Temporary)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    if x.is_empty() {
+        match empty {
+            Empty::Value(value) => copy::fill_(&out, value)?,
+            Empty::Refused => refuse_empty(op, x)?,
+        }
+        return Ok(out);
+    }
+    let n = x.len() / out.len();
+    let scale = scalar_bits(op, if average { 1.0 / n as f64 } else { 1.0 }, x.dtype())?;
+    if let Some(middle) = Middle::of(x.layout(), &reduced) {
+        stages(op, kernel, x, middle, &out, scale)?;
+        return Ok(out);
+    }
+    // Several groups of reduced dimensions: one after the other, the innermost first, on contiguous tensors.
+    let mut current = copy::contiguous(x)?;
+    while let Some(end) = reduced.iter().rposition(|flag| *flag) {
+        let start = reduced[..end].iter().rposition(|flag| !*flag).map_or(0, |before| before + 1);
+        let group: Vec<bool> = (0..reduced.len()).map(|i| (start..=end).contains(&i)).collect();
+        let last = reduced[..start].iter().all(|flag| !*flag);
+        let middle = Middle::of(current.layout(), &group).ok_or_else(|| refuse_middle(op))?;
+        let next = if last {
+            out.clone()
+        } else {
+            let shape = kept_shape(current.shape(), &group, KeepDim::Keep);
+            Tensor::empty_as(op, x.device(), &shape, x.dtype(), Category::Temporary)?
+        };
+        stages(op, kernel, &current, middle, &next, if last { scale } else { scalar_bits(op, 1.0, x.dtype())? })?;
+        reduced[start..=end].fill(false);
+        current = next;
+    }
+    Ok(out)
+}
+
+fn kept_shape(shape: &[usize], reduced: &[bool], keep: KeepDim) -> Vec<usize> {
+    let dims = shape.iter().zip(reduced);
+    match keep {
+        KeepDim::Keep => dims.map(|(len, gone)| if *gone { 1 } else { *len }).collect(),
+        KeepDim::Drop => dims.filter(|(_, gone)| !**gone).map(|(len, _)| *len).collect(),
+    }
+}
+
+fn refuse_empty(op: &'static str, x: &Tensor) -> Result<()> {
+    if !x.is_empty() {
+        return Ok(());
+    }
+    Err(Error::shape(
+        op,
+        format!("shape {:?} has no elements to choose from", x.shape()),
+        "reduce over a dimension that is not empty",
+    ))
+}
+
+fn refuse_middle(op: &'static str) -> Error {
+    Error::shape(op, "a contiguous tensor did not collapse to three dimensions", "report this as a bug of linn")
+}
+
+/// A reduction over the middle of [outer, n, inner]; lengths and strides in items, nothing is 0 but strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Middle {
+    outer: usize,
+    n: usize,
+    inner: usize,
+    outer_stride: usize,
+    stride: usize,
+    inner_stride: usize,
+    offset: usize,
+}
+
+impl Middle {
+    /// The layout as [outer, n, inner], where its kept dimensions merge into two and its reduced ones into one.
+    fn of(layout: &Layout, reduced: &[bool]) -> Option<Middle> {
+        let merged = |wanted: bool| {
+            let mut groups: Vec<(usize, usize)> = Vec::new();
+            for ((len, stride), gone) in layout.shape().iter().zip(layout.strides()).zip(reduced) {
+                match groups.last_mut() {
+                    _ if *gone != wanted || *len == 1 => {}
+                    Some((group_len, group_stride)) if *group_stride == len * stride => {
+                        *group_len *= len;
+                        *group_stride = *stride;
+                    }
+                    _ => groups.push((*len, *stride)),
+                }
+            }
+            groups
+        };
+        let (n, stride) = match merged(true)[..] {
+            [] => (1, 0),
+            [group] => group,
+            _ => return None,
+        };
+        let ((outer, outer_stride), (inner, inner_stride)) = match merged(false)[..] {
+            [] => ((1, 0), (1, 0)),
+            [(len, 1)] if stride != 1 => ((1, 0), (len, 1)),
+            [group] => (group, (1, 0)),
+            [outer, inner] => (outer, inner),
+            _ => return None,
+        };
+        Some(Middle { outer, n, inner, outer_stride, stride, inner_stride, offset: layout.offset() })
+    }
+
+    /// What is left to reduce after a stage: [outer, splits, inner], contiguous.
+    fn after(&self, splits: usize) -> Middle {
+        let inner = self.inner;
+        Middle { n: splits, outer_stride: splits * inner, stride: inner, inner_stride: 1, offset: 0, ..*self }
+    }
+
+    /// The form that loads four elements of a row at a time, where rows allow it.
+    fn rows_form(self, kernel: Kernel) -> (KernelId, Middle) {
+        let fours = [self.n, self.outer_stride, self.offset].iter().all(|n| n.is_multiple_of(4));
+        if self.inner == 1 && self.stride == 1 && fours {
+            let (n, outer_stride, offset) = (self.n / 4, self.outer_stride / 4, self.offset / 4);
+            return (kernel.form(ROWS_VEC4), Middle { n, outer_stride, offset, ..self });
+        }
+        (kernel.form(0), self)
+    }
+
+    /// The form that reduces four neighbouring columns at a time, else [`Middle::rows_form`].
+    fn form(self, kernel: Kernel, out: &Tensor) -> (KernelId, Middle) {
+        let offsets = [self.offset, out.layout().offset()];
+        let fours = [self.inner, self.outer_stride, self.stride].iter().chain(&offsets).all(|n| n.is_multiple_of(4));
+        if self.inner_stride == 1 && fours {
+            let (inner, outer_stride) = (self.inner / 4, self.outer_stride / 4);
+            let (stride, offset) = (self.stride / 4, self.offset / 4);
+            return (kernel.form(COLUMNS_VEC4), Middle { inner, outer_stride, stride, offset, ..self });
+        }
+        self.rows_form(kernel)
+    }
+}
+
+/// Invocations that share one result: enough to keep the device busy, few enough that each has work, and no
+/// invocation loops more than 16,384 times.
+fn splits(middle: &Middle, class: Class) -> usize {
+    let (wanted, least_work) = if class.is_cpu() { (256, 16) } else { (16_384, 8) };
+    let results = middle.outer * middle.inner;
+    let useful = (wanted / results).min(middle.n / least_work);
+    useful.max(middle.n.div_ceil(16_384)).clamp(1, middle.n)
+}
+
+#[track_caller]
+fn stages(op: &'static str, kernel: Kernel, x: &Tensor, middle: Middle, out: &Tensor, scale: u32) -> Result<()> {
+    let one = scalar_bits(op, 1.0, x.dtype())?;
+    let (mut middle, mut source) = (middle, x.clone());
+    loop {
+        let (form, items) = middle.form(kernel, out);
+        let splits = splits(&items, x.device().class());
+        if splits == 1 {
+            let unit = if form == kernel.form(COLUMNS_VEC4) { 4 } else { 1 };
+            return stage(op, form, &items, 1, &[&source, out], x.dtype(), out.layout().offset() / unit, scale);
+        }
+        let parts = Tensor::empty_as(op, x.device(), &[middle.outer * splits * middle.inner], x.dtype(), Category::Temporary)?;
+        stage(op, form, &items, splits, &[&source, &parts], x.dtype(), 0, one)?;
+        middle = middle.after(splits);
+        source = parts;
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn stage(
+    op: &'static str,
+    kernel: KernelId,
+    middle: &Middle,
+    splits: usize,
+    operands: &[&Tensor],
+    dtype: DType,
+    out_offset: usize,
+    scale: u32,
+) -> Result<()> {
+    let jobs = middle.outer * splits * middle.inner;
+    let params = Reduce {
+        jobs: index(op, jobs)?,
+        n: index(op, middle.n)?,
+        splits: index(op, splits)?,
+        inner: index(op, middle.inner)?,
+        outer_stride: index(op, middle.outer_stride)?,
+        stride: index(op, middle.stride)?,
+        inner_stride: index(op, middle.inner_stride)?,
+        offset: index(op, middle.offset)?,
+        out_offset: index(op, out_offset)?,
+        s: scale,
+        pad: 0,
+        pad2: 0,
+    };
+    launch(op, kernel, dtype, operands, &params, grid_for(op, kernel, jobs)?)
 }

@@ -1,1 +1,28 @@
-//! optim
+//! Optimizers whose state and step counts live on the device: a step enqueues kernels and never waits.
+//!
+//! ```no_run
+//! # use linn::{device::Device, nn::{Bias, Linear, Module}, optim::{Adam, AdamOptions, Optimizer, ParamGroup}, tensor::Tensor};
+//! # fn main() -> linn::Result<()> {
+//! # let device = Device::open()?;
+//! # let (model, x) = (Linear::new(&device, 4, 1, Bias::With)?, Tensor::new(&device, [[1.0f32, 2.0, 3.0, 4.0]])?);
+//! let group = ParamGroup::new(model.named_parameters(), 1e-3, 0.01);
+//! let mut optimizer = Adam::adamw(vec![group], AdamOptions::default());
+//! model.forward(&x)?.square()?.mean_all()?.backward()?;
+//! optimizer.step()?;
+//! optimizer.zero_grad();
+//! # Ok(()) }
+//! ```
+
+pub mod clip;
+pub mod schedule;
+
+mod adam;
+mod group;
+mod sgd;
+
+pub use crate::ops::optim::Decay;
+pub use adam::{Adam, AdamOptions};
+pub use clip::{clip_grad_norm_, clip_scale, grad_norm};
+pub use group::{Optimizer, ParamGroup};
+pub use schedule::WarmupCosine;
+pub use sgd::{Sgd, SgdOptions};

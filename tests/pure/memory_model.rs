@@ -330,11 +330,11 @@ fn run(capacity: u64, max_segment: u64, ops: &[Op]) {
     world.device.pool().validate().expect("the empty pool is sound");
 }
 
-/// Steps per random program, and programs per test: 2 x 2,500 x 200 = 1,000,000 steps with `LINN_LONG=1`.
-const STEPS: usize = 200;
+/// Steps per random program, and programs per test: 2 x 1,250 x 400 = 1,000,000 steps with `LINN_LONG=1`.
+const STEPS: usize = 400;
 
 fn programs() -> ProptestConfig {
-    let cases = if std::env::var_os("LINN_LONG").is_some() { 2_500 } else { 100 };
+    let cases = if std::env::var_os("LINN_LONG").is_some() { 1_250 } else { 250 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

@@ -1,0 +1,77 @@
+//! Losses read late: the copy to the host is enqueued with the step, a thread collects it when it comes.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use linn::tensor::{Tensor, TensorRead};
+
+/// Steps that may be on their way before `push` waits.
+const MOST_BEHIND: usize = 8;
+
+/// A loss and when it was there.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    pub value: f32,
+    pub at: Instant,
+}
+
+/// Collects the losses of steps on a thread.
+pub struct Losses {
+    sender: SyncSender<TensorRead<f32>>,
+    thread: JoinHandle<linn::Result<Vec<Loss>>>,
+}
+
+impl Losses {
+    /// `report` is called with every loss, on the collecting thread.
+    pub fn new(report: impl Fn(usize, f32) + Send + 'static) -> Losses {
+        // The thread itself holds one more.
+        let (sender, receiver) = sync_channel(MOST_BEHIND - 1);
+        Losses { sender, thread: std::thread::spawn(move || collect(receiver, report)) }
+    }
+
+    /// The loss of the next step; waits only where the host is more than 8 steps ahead. False: the collector has stopped, and
+    /// [`Losses::finish`] says why.
+    pub fn push(&self, loss: &Tensor) -> Result<bool> {
+        Ok(self.sender.send(loss.item_async::<f32>()?).is_ok())
+    }
+
+    /// All losses, once the last has come.
+    pub fn finish(self) -> Result<Vec<Loss>> {
+        drop(self.sender);
+        Ok(self.thread.join().map_err(|_| anyhow!("the thread that reads losses panicked\nhelp: report this as a bug"))??)
+    }
+}
+
+fn collect(receiver: Receiver<TensorRead<f32>>, report: impl Fn(usize, f32)) -> linn::Result<Vec<Loss>> {
+    let mut losses = Vec::new();
+    for read in receiver {
+        let value = wait(read)?.first().copied().unwrap_or(f32::NAN);
+        losses.push(Loss { value, at: Instant::now() });
+        report(losses.len(), value);
+    }
+    Ok(losses)
+}
+
+/// Waits for a future on a thread that has nothing else to do.
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

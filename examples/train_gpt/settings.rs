@@ -1,0 +1,205 @@
+//! Flags. A setting that is not given comes from the resumed checkpoint, else from its default.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use linn::nn::GptConfig;
+use linn::optim::WarmupCosine;
+
+/// One list for the settings, their defaults, their flags and their lines in a checkpoint.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:literal;)*) => {
+        /// Every setting that a run depends on.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Settings { $($(#[$doc])* pub $name: $type,)* }
+
+        /// The settings given as flags.
+        #[derive(Clone, Debug, Default, clap::Args)]
+        pub struct Given { $(
+            $(#[$doc])*
+            #[doc = concat!("[default: ", stringify!($default), "]")]
+            #[arg(long, value_name = "VALUE")]
+            pub $name: Option<$type>,
+        )* }
+
+        impl Default for Settings {
+            fn default() -> Settings {
+                Settings { $($name: $default,)* }
+            }
+        }
+
+        impl Settings {
+            /// These settings, with the given ones changed.
+            pub fn with(self, given: &Given) -> Settings {
+                Settings { $($name: given.$name.unwrap_or(self.$name),)* }
+            }
+
+            /// As text, without loss: for a checkpoint.
+            pub fn to_lines(&self) -> BTreeMap<String, String> {
+                BTreeMap::from([$((stringify!($name).to_string(), self.$name.to_string()),)*])
+            }
+
+            /// From [`Settings::to_lines`].
+            pub fn from_lines(lines: &BTreeMap<String, String>) -> Result<Settings> {
+                Ok(Settings { $($name: parsed(lines, stringify!($name))?,)* })
+            }
+        }
+    };
+}
+
+settings! {
+    /// Blocks of the model
+    n_layer: usize = 4;
+    /// Attention heads; must divide n-embd
+    n_head: usize = 4;
+    /// Width of the model
+    n_embd: usize = 128;
+    /// Characters that the model sees at once
+    context: usize = 64;
+    /// Biases in linear layers and layer norms
+    bias: bool = false;
+    /// Output weights are the embedding's
+    tied: bool = true;
+    /// Samples per batch
+    batch: usize = 12;
+    /// Batches whose gradients are added up for one step
+    accum: usize = 1;
+    /// Training steps
+    steps: u64 = 500;
+    /// Highest learning rate
+    lr: f64 = 1e-3;
+    /// Learning rate at the end, as a share of lr
+    lr_floor: f64 = 0.1;
+    /// Steps over which the learning rate rises
+    warmup: u64 = 50;
+    /// AdamW's first decay rate
+    beta1: f64 = 0.9;
+    /// AdamW's second decay rate
+    beta2: f64 = 0.99;
+    /// AdamW's eps
+    eps: f64 = 1e-8;
+    /// Weight decay of matrices
+    weight_decay: f64 = 0.1;
+    /// Largest norm of the gradients; 0 turns clipping off
+    clip: f64 = 1.0;
+    /// Seed of initial values, batches and samples
+    seed: u64 = 1337;
+    /// Batches that the validation loss is the mean of
+    val_batches: usize = 20;
+}
+
+/// Trains a character-level GPT on a text.
+#[derive(Clone, Debug, Default, clap::Parser)]
+#[command(version, about, after_help = "Adapters: LINN_BACKEND and LINN_ADAPTER choose one; the best is taken otherwise.")]
+pub struct Args {
+    /// UTF-8 text to train on; the last tenth is for validation [default: the sources of this crate]
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// Goes on with a checkpoint, with its settings
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+    /// Where the checkpoint goes, at the end and on Ctrl-C [default: the resumed file, else linn-gpt.safetensors or the next free name]
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Saves every so many steps too
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub save_every: Option<u64>,
+    /// Characters to sample at the end
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub sample: usize,
+    /// Text that the sample goes on from
+    #[arg(long, value_name = "TEXT", default_value = "\n")]
+    pub prompt: String,
+    /// 2 uploads batches on a stream of their own, 1 does everything on one; the losses are the same
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub streams: u8,
+    /// Writes a summary for scripts
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Stops after so many steps of this run as Ctrl-C does
+    #[arg(long, hide = true)]
+    pub stop_after: Option<u64>,
+    /// No progress bar and no report
+    #[arg(long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub given: Given,
+}
+
+impl Args {
+    /// What is wrong with the flags themselves.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        Settings::default().with(&self.given).check()
+    }
+}
+
+impl Settings {
+    /// What is wrong with these settings.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let counts = [
+            ("n-head", self.n_head),
+            ("n-embd", self.n_embd),
+            ("context", self.context),
+            ("batch", self.batch),
+            ("accum", self.accum),
+            ("val-batches", self.val_batches),
+        ];
+        for (flag, count) in counts {
+            if count == 0 {
+                return Err(format!("--{flag} is 0, it must be at least 1"));
+            }
+        }
+        if !self.n_embd.is_multiple_of(self.n_head) {
+            return Err(format!("--n-head {} does not divide --n-embd {}", self.n_head, self.n_embd));
+        }
+        let ranges = [
+            ("lr", self.lr, 0.0..=1e3),
+            ("lr-floor", self.lr_floor, 0.0..=1.0),
+            ("beta1", self.beta1, 0.0..=1.0 - 1e-12),
+            ("beta2", self.beta2, 0.0..=1.0 - 1e-12),
+            ("eps", self.eps, 1e-30..=1.0),
+            ("weight-decay", self.weight_decay, 0.0..=1e3),
+            ("clip", self.clip, 0.0..=1e9),
+        ];
+        for (flag, value, range) in ranges {
+            if !range.contains(&value) {
+                return Err(format!("--{flag} is {value}, it must lie between {} and {}", range.start(), range.end()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The model's sizes for a vocabulary of `vocab_size` characters.
+    pub fn model(&self, vocab_size: usize) -> GptConfig {
+        let Settings { n_layer, n_head, n_embd, context, bias, tied, .. } = *self;
+        GptConfig { n_layer, n_head, n_embd, block_size: context, vocab_size, bias, tied }
+    }
+
+    /// The learning rates.
+    pub fn schedule(&self) -> WarmupCosine {
+        WarmupCosine { lr: self.lr, min_lr: self.lr * self.lr_floor, warmup: self.warmup, steps: self.steps }
+    }
+
+    /// A resumed model keeps its shape.
+    pub fn check_resumed(&self, saved: &Settings) -> Result<()> {
+        ensure!(
+            self.model(0) == saved.model(0),
+            "the flags ask for another model than the checkpoint holds: {:?} instead of {:?}\nhelp: leave out the flags \
+             that describe the model; the checkpoint has them",
+            self.model(0),
+            saved.model(0)
+        );
+        Ok(())
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
+    lines: &BTreeMap<String, String>,
+    name: &str,
+) -> Result<T> {
+    let line = lines
+        .get(name)
+        .with_context(|| format!("the checkpoint has no setting {name}\nhelp: it was not saved by this program"))?;
+    line.parse().with_context(|| format!("the checkpoint's setting {name} is {line:?}\nhelp: the file is damaged"))
+}

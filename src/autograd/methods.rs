@@ -1,0 +1,421 @@
+//! The differentiable methods of [`Tensor`]: each calls the operation of `ops` and records its rule.
+//!
+//! Names and argument order are PyTorch's. Every call enqueues and returns; none waits for the device. Views stand in
+//! `views.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
+
+use smallvec::SmallVec;
+
+use super::graph::Grads;
+use super::record::{record, record_unary};
+use super::rules;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::layout::resolve_dim;
+use crate::ops;
+use crate::ops::attention::Mask;
+use crate::ops::reduce::KeepDim;
+use crate::tensor::Tensor;
+
+/// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
+macro_rules! unary_methods {
+    ($($(#[$doc:meta])* $name:ident($kept:ident) => $rule:expr;)*) => { impl Tensor { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self) -> Result<Tensor> {
+            let out = ops::unary::$name(self)?;
+            let kept = unary_methods!(@$kept self, out);
+            record_unary(stringify!($name), self, &[&kept], out, |b| $rule(b.saved(0), b.grad()))
+        }
+    )* } };
+    (@input $self:ident, $out:ident) => { $self.clone() };
+    (@output $self:ident, $out:ident) => { $out.clone() };
+}
+
+unary_methods! {
+    /// e^x.
+    exp(output) => rules::unary::exp;
+    /// Natural logarithm.
+    log(input) => rules::unary::log;
+    /// Square root.
+    sqrt(output) => rules::unary::sqrt;
+    /// 1 / sqrt(x).
+    rsqrt(output) => rules::unary::rsqrt;
+    /// Sine of x in radians.
+    sin(input) => rules::unary::sin;
+    /// Cosine of x in radians.
+    cos(input) => rules::unary::cos_rule;
+    /// Hyperbolic tangent.
+    tanh(output) => rules::unary::tanh;
+    /// 1 / (1 + e^-x).
+    sigmoid(output) => rules::unary::sigmoid;
+    /// max(x, 0).
+    relu(output) => rules::unary::relu;
+    /// x Phi(x) with the normal distribution function Phi: the exact form, through erf.
+    gelu(input) => ops::unary::gelu_backward;
+    /// Error function.
+    erf(input) => rules::unary::erf;
+    /// Absolute value.
+    abs(input) => rules::unary::abs;
+    /// x^2.
+    square(input) => rules::unary::square_rule;
+    /// 1 / x.
+    reciprocal(output) => rules::unary::reciprocal;
+}
+
+impl Tensor {
+    /// -x.
+    #[track_caller]
+    pub fn neg(&self) -> Result<Tensor> {
+        record_unary("neg", self, &[], ops::unary::neg(self)?, |b| ops::unary::neg(b.grad()))
+    }
+
+    /// x + scalar.
+    #[track_caller]
+    pub fn add_scalar(&self, scalar: f64) -> Result<Tensor> {
+        record_unary("add_scalar", self, &[], ops::unary::add_scalar(self, scalar)?, |b| Ok(b.grad().clone()))
+    }
+
+    /// x * scalar.
+    #[track_caller]
+    pub fn mul_scalar(&self, scalar: f64) -> Result<Tensor> {
+        let out = ops::unary::mul_scalar(self, scalar)?;
+        record_unary("mul_scalar", self, &[], out, move |b| ops::unary::mul_scalar(b.grad(), scalar))
+    }
+
+    /// x ^ exponent.
+    #[track_caller]
+    pub fn pow_scalar(&self, exponent: f64) -> Result<Tensor> {
+        let out = ops::unary::pow_scalar(self, exponent)?;
+        let rule = move |b: &super::graph::Backward<'_>| rules::unary::pow_scalar_rule(b.saved(0), exponent, b.grad());
+        record_unary("pow_scalar", self, &[self], out, rule)
+    }
+
+    /// min(max(x, low), high).
+    #[track_caller]
+    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor> {
+        let out = ops::unary::clamp(self, low, high)?;
+        let kept = out.clone();
+        record_unary("clamp", self, &[self, &kept], out, |b| rules::unary::clamp(b.saved(0), b.saved(1), b.grad()))
+    }
+
+    /// self + other, broadcast.
+    #[track_caller]
+    pub fn add(&self, other: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self.layout, other.layout);
+        record("add", &[self, other], &[], ops::binary::add(self, other)?, move |ctx| {
+            let part = |i, shape: &[usize]| ctx.want(i, || rules::binary::to_shape(ctx.grad(), shape));
+            Ok(Grads::from_iter([part(0, a.shape())?, part(1, b.shape())?]))
+        })
+    }
+
+    /// self - other, broadcast.
+    #[track_caller]
+    pub fn sub(&self, other: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self.layout, other.layout);
+        record("sub", &[self, other], &[], ops::binary::sub(self, other)?, move |ctx| {
+            let da = ctx.want(0, || rules::binary::to_shape(ctx.grad(), a.shape()))?;
+            let db = ctx.want(1, || ops::unary::neg(&rules::binary::to_shape(ctx.grad(), b.shape())?))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// self * other, broadcast.
+    #[track_caller]
+    pub fn mul(&self, other: &Tensor) -> Result<Tensor> {
+        record("mul", &[self, other], &[self, other], ops::binary::mul(self, other)?, |ctx| {
+            let (a, b) = (ctx.saved(0), ctx.saved(1));
+            let da = ctx.want(0, || rules::binary::mul_a(b, ctx.grad(), a.shape()))?;
+            let db = ctx.want(1, || rules::binary::mul_a(a, ctx.grad(), b.shape()))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// self / other, broadcast.
+    #[track_caller]
+    pub fn div(&self, other: &Tensor) -> Result<Tensor> {
+        record("div", &[self, other], &[self, other], ops::binary::div(self, other)?, |ctx| {
+            let (a, b) = (ctx.saved(0), ctx.saved(1));
+            let da = ctx.want(0, || rules::binary::div_a(b, ctx.grad(), a.shape()))?;
+            let db = ctx.want(1, || rules::binary::div_b(a, b, ctx.grad()))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// self ^ other, broadcast.
+    #[track_caller]
+    pub fn pow(&self, other: &Tensor) -> Result<Tensor> {
+        let out = ops::binary::pow(self, other)?;
+        let kept = out.clone();
+        record("pow", &[self, other], &[self, other, &kept], out, |ctx| {
+            let (a, b, y) = (ctx.saved(0), ctx.saved(1), ctx.saved(2));
+            let da = ctx.want(0, || rules::binary::pow_a(a, b, ctx.grad()))?;
+            let db = ctx.want(1, || rules::binary::pow_b(a, b, y, ctx.grad()))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// The larger of both, element by element, broadcast; equal ones share the gradient.
+    #[track_caller]
+    pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
+        self.extreme("maximum", other, ops::binary::maximum(self, other)?, rules::binary::Extreme::Larger)
+    }
+
+    /// The smaller of both, element by element, broadcast; equal ones share the gradient.
+    #[track_caller]
+    pub fn minimum(&self, other: &Tensor) -> Result<Tensor> {
+        self.extreme("minimum", other, ops::binary::minimum(self, other)?, rules::binary::Extreme::Smaller)
+    }
+
+    fn extreme(&self, op: &'static str, other: &Tensor, out: Tensor, which: rules::binary::Extreme) -> Result<Tensor> {
+        record(op, &[self, other], &[self, other], out, move |ctx| {
+            let (a, b) = (ctx.saved(0), ctx.saved(1));
+            let da = ctx.want(0, || rules::binary::extreme(a, b, which, ctx.grad()))?;
+            let db = ctx.want(1, || rules::binary::extreme(b, a, which, ctx.grad()))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// This tensor where `condition` is not 0, else `other`; all three broadcast (PyTorch's `x.where(condition, other)`).
+    #[track_caller]
+    pub fn where_(&self, condition: &Tensor, other: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self.layout, other.layout);
+        let out = ops::binary::where_(condition, self, other)?;
+        record("where", &[self, other], &[condition], out, move |ctx| {
+            let da = ctx.want(0, || rules::binary::where_a(ctx.saved(0), ctx.grad(), a.shape()))?;
+            let db = ctx.want(1, || rules::binary::where_b(ctx.saved(0), ctx.grad(), b.shape()))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// Sum over `dims` (empty: all).
+    #[track_caller]
+    pub fn sum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        let (layout, over) = (self.layout, resolved("sum", dims, self.rank())?);
+        let out = ops::reduce::sum(self, dims, keep)?;
+        record_unary("sum", self, &[], out, move |b| rules::reduce::sum_rule(b.grad(), layout.shape(), &over))
+    }
+
+    /// Mean over `dims` (empty: all).
+    #[track_caller]
+    pub fn mean(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        let (layout, over) = (self.layout, resolved("mean", dims, self.rank())?);
+        let out = ops::reduce::mean(self, dims, keep)?;
+        record_unary("mean", self, &[], out, move |b| rules::reduce::mean_rule(b.grad(), layout.shape(), &over))
+    }
+
+    /// Sum of all elements, 0-d.
+    #[track_caller]
+    pub fn sum_all(&self) -> Result<Tensor> {
+        self.sum(&[], KeepDim::Drop)
+    }
+
+    /// Mean of all elements, 0-d.
+    #[track_caller]
+    pub fn mean_all(&self) -> Result<Tensor> {
+        self.mean(&[], KeepDim::Drop)
+    }
+
+    /// Maximum over `dims` (empty: all); NaN wins, equal elements share the gradient.
+    #[track_caller]
+    pub fn amax(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        self.reduced_extreme("amax", dims, ops::reduce::amax(self, dims, keep)?)
+    }
+
+    /// Minimum over `dims` (empty: all); NaN wins, equal elements share the gradient.
+    #[track_caller]
+    pub fn amin(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        self.reduced_extreme("amin", dims, ops::reduce::amin(self, dims, keep)?)
+    }
+
+    fn reduced_extreme(&self, op: &'static str, dims: &[isize], out: Tensor) -> Result<Tensor> {
+        let over = resolved(op, dims, self.rank())?;
+        let kept = out.clone();
+        let rule = move |b: &super::graph::Backward<'_>| {
+            rules::reduce::extreme_rule(b.saved(0), b.saved(1), b.grad(), &over)
+        };
+        record_unary(op, self, &[self, &kept], out, rule)
+    }
+
+    /// Matrix product by PyTorch's rules: vectors, matrices, batches with broadcasting.
+    #[track_caller]
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        record("matmul", &[self, other], &[self, other], ops::matmul::matmul(self, other)?, |ctx| {
+            let (a, b) = (ctx.saved(0), ctx.saved(1));
+            let da = ctx.want(0, || rules::matmul::matmul_a(a, b, ctx.grad()))?;
+            let db = ctx.want(1, || rules::matmul::matmul_b(a, b, ctx.grad()))?;
+            Ok(Grads::from_iter([da, db]))
+        })
+    }
+
+    /// x weight^T + bias: x [.., K], weight [N, K], bias [N] -> [.., N].
+    #[track_caller]
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let out = ops::matmul::linear(self, weight, bias)?;
+        let inputs: SmallVec<[&Tensor; 3]> = [self, weight].into_iter().chain(bias).collect();
+        let count = inputs.len();
+        record("linear", &inputs, &[self, weight], out, move |ctx| {
+            let (x, w, g) = (ctx.saved(0), ctx.saved(1), ctx.grad());
+            let mut grads = Grads::new();
+            grads.push(ctx.want(0, || rules::matmul::linear_x(w, g))?);
+            grads.push(ctx.want(1, || rules::matmul::linear_w(x, g))?);
+            if count == 3 {
+                grads.push(ctx.want(2, || rules::matmul::linear_bias(g))?);
+            }
+            Ok(grads)
+        })
+    }
+
+    /// exp(x) / sum(exp(x)) along `dim`.
+    #[track_caller]
+    pub fn softmax(&self, dim: isize) -> Result<Tensor> {
+        let out = ops::softmax::softmax(self, dim)?;
+        let kept = out.clone();
+        let rule = move |b: &super::graph::Backward<'_>| ops::softmax::softmax_backward(b.saved(0), b.grad(), dim);
+        record_unary("softmax", self, &[&kept], out, rule)
+    }
+
+    /// x - log(sum(exp(x))) along `dim`.
+    #[track_caller]
+    pub fn log_softmax(&self, dim: isize) -> Result<Tensor> {
+        let out = ops::softmax::log_softmax(self, dim)?;
+        let kept = out.clone();
+        let rule = move |b: &super::graph::Backward<'_>| ops::softmax::log_softmax_backward(b.saved(0), b.grad(), dim);
+        record_unary("log_softmax", self, &[&kept], out, rule)
+    }
+
+    /// Mean of -log softmax(x)[target] over the rows: x [N, V], targets [N] (i32) -> 0-d.
+    #[track_caller]
+    pub fn cross_entropy(&self, targets: &Tensor) -> Result<Tensor> {
+        let (loss, logsumexp) = ops::loss::cross_entropy(self, targets)?;
+        record_unary("cross_entropy", self, &[self, targets, &logsumexp], loss, |b| {
+            ops::loss::cross_entropy_backward(b.saved(0), b.saved(1), b.saved(2), b.grad())
+        })
+    }
+
+    /// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, whose length weight and bias have.
+    #[track_caller]
+    pub fn layer_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        let (out, mean, rstd) = ops::norm::layer_norm(self, weight, bias, eps)?;
+        let inputs: SmallVec<[&Tensor; 3]> = [self].into_iter().chain(weight).chain(bias).collect();
+        let saved: SmallVec<[&Tensor; 4]> = [self, &mean, &rstd].into_iter().chain(weight).collect();
+        let weight_at = weight.map(|_| 1);
+        let bias_at = bias.map(|_| 1 + usize::from(weight.is_some()));
+        record("layer_norm", &inputs, &saved, out, move |b| rules::norm::layer_norm(b, weight_at, bias_at))
+    }
+
+    /// Rows of this table [V, C] named by `ids` [..] (i32) -> [.., C]. An id out of range is reported by the next call that
+    /// waits for the device.
+    #[track_caller]
+    pub fn embedding(&self, ids: &Tensor) -> Result<Tensor> {
+        let out = ops::index::embedding(self, ids)?;
+        let rows = self.shape().first().copied().unwrap_or(0);
+        record_unary("embedding", self, &[ids], out, move |b| rules::index::embedding(b.saved(0), b.grad(), rows))
+    }
+
+    /// out[i][j] = x[i][index[i][j]] for `dim` 1, and so on (index i32).
+    #[track_caller]
+    pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        let layout = self.layout;
+        let out = ops::index::gather(self, dim, index)?;
+        let rule = move |b: &super::graph::Backward<'_>| rules::index::gather(b.saved(0), b.grad(), dim, layout.shape());
+        record_unary("gather", self, &[index], out, rule)
+    }
+
+    /// softmax(q k^T / sqrt(D)) v with this tensor as q [B,H,T,D]; k and v [B,H,S,D].
+    #[track_caller]
+    pub fn scaled_dot_product_attention(&self, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor> {
+        let (out, probs) = ops::attention::scaled_dot_product_attention(self, k, v, mask)?;
+        let rule = rules::attention::scaled_dot_product_attention;
+        record("scaled_dot_product_attention", &[self, k, v], &[self, k, v, &probs], out, rule)
+    }
+
+    /// The same values as another element type; gradients flow between float types only.
+    #[track_caller]
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if dtype == self.dtype() {
+            return Ok(self.clone());
+        }
+        let out = ops::copy::to_dtype(self, dtype)?;
+        let from = self.dtype();
+        match dtype.is_float() {
+            true => record_unary("to_dtype", self, &[], out, move |b| ops::copy::to_dtype(b.grad(), from)),
+            false => Ok(out),
+        }
+    }
+}
+
+/// Comparisons and positions: results that carry no gradient.
+impl Tensor {
+    /// 1 where self = other, else 0; broadcast.
+    #[track_caller]
+    pub fn eq(&self, other: &Tensor) -> Result<Tensor> {
+        ops::binary::eq(self, other)
+    }
+
+    /// 1 where self differs from other, else 0; broadcast.
+    #[track_caller]
+    pub fn ne(&self, other: &Tensor) -> Result<Tensor> {
+        ops::binary::ne(self, other)
+    }
+
+    /// 1 where self < other, else 0; broadcast.
+    #[track_caller]
+    pub fn lt(&self, other: &Tensor) -> Result<Tensor> {
+        ops::binary::lt(self, other)
+    }
+
+    /// 1 where self <= other, else 0; broadcast.
+    #[track_caller]
+    pub fn le(&self, other: &Tensor) -> Result<Tensor> {
+        ops::binary::le(self, other)
+    }
+
+    /// 1 where self > other, else 0; broadcast.
+    #[track_caller]
+    pub fn gt(&self, other: &Tensor) -> Result<Tensor> {
+        ops::binary::gt(self, other)
+    }
+
+    /// 1 where self >= other, else 0; broadcast.
+    #[track_caller]
+    pub fn ge(&self, other: &Tensor) -> Result<Tensor> {
+        ops::binary::ge(self, other)
+    }
+
+    /// -1, 0 or 1; its gradient is 0 everywhere, so none is recorded.
+    #[track_caller]
+    pub fn sign(&self) -> Result<Tensor> {
+        ops::unary::sign(self)
+    }
+
+    /// Position (i32) of the first maximum along `dim`.
+    #[track_caller]
+    pub fn argmax(&self, dim: isize, keep: KeepDim) -> Result<Tensor> {
+        ops::reduce::argmax(self, dim, keep)
+    }
+}
+
+/// The tensors one after the other along `dim`.
+#[track_caller]
+pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
+    let out = ops::copy::cat(tensors, dim)?;
+    let at = resolve_dim("cat", dim, out.rank())?;
+    let lens: Vec<usize> = tensors.iter().map(|tensor| tensor.shape().get(at).copied().unwrap_or(0)).collect();
+    record("cat", tensors, &[], out, move |b| {
+        let mut start = 0;
+        let part = |(i, len): (usize, &usize)| {
+            let from = start;
+            start += len;
+            b.want(i, || rules::copy::cat_part(b.grad(), at, from, *len))
+        };
+        lens.iter().enumerate().map(part).collect()
+    })
+}
+
+/// Dimensions counted from the front; all of them where none is named.
+fn resolved(op: &'static str, dims: &[isize], rank: usize) -> Result<Vec<usize>> {
+    if dims.is_empty() {
+        return Ok((0..rank).collect());
+    }
+    dims.iter().filter(|_| rank > 0).map(|dim| resolve_dim(op, *dim, rank)).collect()
+}

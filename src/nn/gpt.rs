@@ -1,0 +1,204 @@
+//! A GPT with nanoGPT's layout and parameter names.
+//!
+//! Shape letters: B batch, T positions, C width (`n_embd`), H heads, D = C / H, V vocabulary.
+//! ids [B,T] -> embedding + position [B,T,C] -> blocks -> layer norm -> logits [B,T,V].
+
+use super::linear::{Bias, Linear};
+use super::module::{Module, join};
+use super::{Embedding, LayerNorm, loss};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::ops::attention::Mask;
+use crate::tensor::Tensor;
+
+/// Sizes of a [`Gpt`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GptConfig {
+    /// Blocks.
+    pub n_layer: usize,
+    /// Attention heads; must divide `n_embd`.
+    pub n_head: usize,
+    /// Width C.
+    pub n_embd: usize,
+    /// The most positions T (context).
+    pub block_size: usize,
+    /// V.
+    pub vocab_size: usize,
+    /// Biases in linear layers and layer norms.
+    pub bias: bool,
+    /// `lm_head.weight` is `transformer.wte.weight`, stored once.
+    pub tied: bool,
+}
+
+/// The model. Its result for ids [B,T] (i32) are logits [B,T,V].
+pub struct Gpt {
+    config: GptConfig,
+    wte: Embedding,
+    wpe: Embedding,
+    blocks: Vec<Block>,
+    ln_f: LayerNorm,
+    /// `None` where it is tied to `wte`.
+    lm_head: Option<Linear>,
+}
+
+struct Block {
+    ln_1: LayerNorm,
+    c_attn: Linear,
+    attn_proj: Linear,
+    ln_2: LayerNorm,
+    c_fc: Linear,
+    mlp_proj: Linear,
+    n_head: usize,
+}
+
+impl Gpt {
+    /// GPT-2's initial values from the device's generator: normal with standard deviation 0.02, for weights that end a
+    /// residual branch (`c_proj`) 0.02 / sqrt(2 n_layer); biases 0.
+    pub fn new(device: &Device, config: GptConfig) -> Result<Gpt> {
+        config.check()?;
+        let bias = Bias::from(config.bias);
+        let blocks = (0..config.n_layer).map(|_| Block::new(device, &config)).collect::<Result<_>>()?;
+        let lm_head = match config.tied {
+            true => None,
+            false => Some(Linear::normal(device, config.n_embd, config.vocab_size, Bias::Without, STD)?),
+        };
+        Ok(Gpt {
+            config,
+            wte: Embedding::new(device, config.vocab_size, config.n_embd, STD)?,
+            wpe: Embedding::new(device, config.block_size, config.n_embd, STD)?,
+            blocks,
+            ln_f: LayerNorm::new(device, config.n_embd, bias)?,
+            lm_head,
+        })
+    }
+
+    /// The sizes it was made with.
+    pub fn config(&self) -> &GptConfig {
+        &self.config
+    }
+
+    /// Mean cross entropy of the logits for `ids` [B,T] against `targets` [B,T], 0-d.
+    #[track_caller]
+    pub fn loss(&self, ids: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        loss::cross_entropy(&self.forward(ids)?, targets)
+    }
+
+    /// Logits [B,V] for what follows `ids` [B,T]; cheaper than `forward` where only these are wanted.
+    #[track_caller]
+    pub fn next_logits(&self, ids: &Tensor) -> Result<Tensor> {
+        let x = self.features(ids)?;
+        let last = x.size(1)?.saturating_sub(1);
+        self.head(&x.select(1, last)?)
+    }
+
+    /// [B,T] -> [B,T,C], after the last layer norm.
+    fn features(&self, ids: &Tensor) -> Result<Tensor> {
+        let [_, positions] = *ids.shape() else {
+            return Err(Error::shape("Gpt", format!("ids of shape {:?}", ids.shape()), "pass ids [B, T]"));
+        };
+        if positions > self.config.block_size {
+            return Err(Error::shape(
+                "Gpt",
+                format!("{positions} positions, the model has {}", self.config.block_size),
+                "pass the last block_size ids only",
+            ));
+        }
+        let mut x = self.wte.forward(ids)?.add(&self.wpe.weight.narrow(0, 0, positions)?)?;
+        for block in &self.blocks {
+            x = block.forward(&x)?;
+        }
+        self.ln_f.forward(&x)
+    }
+
+    fn head(&self, x: &Tensor) -> Result<Tensor> {
+        match &self.lm_head {
+            Some(lm_head) => lm_head.forward(x),
+            None => x.linear(&self.wte.weight, None),
+        }
+    }
+}
+
+impl Module for Gpt {
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        self.head(&self.features(ids)?)
+    }
+
+    fn collect_parameters(&self, path: &str, into: &mut Vec<(String, Tensor)>) {
+        self.wte.collect_parameters(&join(path, "transformer.wte"), into);
+        self.wpe.collect_parameters(&join(path, "transformer.wpe"), into);
+        for (i, block) in self.blocks.iter().enumerate() {
+            block.collect_parameters(&join(path, &format!("transformer.h.{i}")), into);
+        }
+        self.ln_f.collect_parameters(&join(path, "transformer.ln_f"), into);
+        if let Some(lm_head) = &self.lm_head {
+            lm_head.collect_parameters(&join(path, "lm_head"), into);
+        }
+    }
+}
+
+impl Block {
+    fn new(device: &Device, config: &GptConfig) -> Result<Block> {
+        let (width, bias) = (config.n_embd, Bias::from(config.bias));
+        let proj_std = STD / ((2 * config.n_layer) as f64).sqrt();
+        Ok(Block {
+            ln_1: LayerNorm::new(device, width, bias)?,
+            c_attn: Linear::normal(device, width, 3 * width, bias, STD)?,
+            attn_proj: Linear::normal(device, width, width, bias, proj_std)?,
+            ln_2: LayerNorm::new(device, width, bias)?,
+            c_fc: Linear::normal(device, width, 4 * width, bias, STD)?,
+            mlp_proj: Linear::normal(device, 4 * width, width, bias, proj_std)?,
+            n_head: config.n_head,
+        })
+    }
+
+    /// Causal attention, [B,T,C] -> [B,T,C].
+    fn attention(&self, x: &Tensor) -> Result<Tensor> {
+        let width = x.size(-1)?;
+        let heads = |part: &Tensor| -> Result<Tensor> {
+            let [b, t, _] = *part.shape() else { return Ok(part.clone()) };
+            let (b, t, h) = (b as isize, t as isize, self.n_head as isize);
+            part.reshape(&[b, t, h, (width / self.n_head) as isize])?.transpose(1, 2)
+        };
+        let parts = self.c_attn.forward(x)?.split(width, -1)?;
+        let [q, k, v] = parts.as_slice() else {
+            return Err(Error::shape("Gpt", "c_attn did not give q, k and v", "report this as a bug of linn"));
+        };
+        let y = heads(q)?.scaled_dot_product_attention(&heads(k)?, &heads(v)?, Mask::Causal)?;
+        let shape: Vec<isize> = x.shape().iter().map(|len| *len as isize).collect();
+        self.attn_proj.forward(&y.transpose(1, 2)?.reshape(&shape)?)
+    }
+}
+
+impl Module for Block {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let x = x.add(&self.attention(&self.ln_1.forward(x)?)?)?;
+        let hidden = self.c_fc.forward(&self.ln_2.forward(&x)?)?.gelu()?;
+        x.add(&self.mlp_proj.forward(&hidden)?)
+    }
+
+    fn collect_parameters(&self, path: &str, into: &mut Vec<(String, Tensor)>) {
+        self.ln_1.collect_parameters(&join(path, "ln_1"), into);
+        self.c_attn.collect_parameters(&join(path, "attn.c_attn"), into);
+        self.attn_proj.collect_parameters(&join(path, "attn.c_proj"), into);
+        self.ln_2.collect_parameters(&join(path, "ln_2"), into);
+        self.c_fc.collect_parameters(&join(path, "mlp.c_fc"), into);
+        self.mlp_proj.collect_parameters(&join(path, "mlp.c_proj"), into);
+    }
+}
+
+impl GptConfig {
+    fn check(&self) -> Result<()> {
+        let sizes = [self.n_head, self.n_embd, self.block_size, self.vocab_size];
+        if !sizes.contains(&0) && self.n_embd.is_multiple_of(self.n_head) {
+            return Ok(());
+        }
+        Err(Error::argument(
+            "Gpt::new",
+            format!("{self:?}"),
+            "sizes must be at least 1, and n_head must divide n_embd",
+        ))
+    }
+}
+
+/// Standard deviation of initial weights (GPT-2).
+const STD: f64 = 0.02;

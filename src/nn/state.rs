@@ -1,0 +1,197 @@
+//! Checkpoints: safetensors files with metadata.
+//!
+//! A file is written beside its place, flushed to the disk and then renamed, so that an interrupted write leaves the old file
+//! whole. Values are kept bit for bit. Files with i64 tensors (PyTorch's indices) are range-checked and read as i32.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use pollster::block_on;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+use crate::autograd::no_grad;
+use crate::device::Device;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::tensor::{Tensor, TensorRead};
+
+/// A loaded file: tensors by name, on the device, and what was written beside them.
+pub struct Checkpoint {
+    /// Tensors by name.
+    pub tensors: BTreeMap<String, Tensor>,
+    /// Free text by name.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Writes `tensors` and `metadata` to `path`. All reads are enqueued before the first is waited for.
+pub fn save(path: &Path, tensors: &[(String, Tensor)], metadata: &BTreeMap<String, String>) -> Result<()> {
+    let bytes = read_all(tensors)?;
+    let views = tensors
+        .iter()
+        .zip(&bytes)
+        .map(|((name, tensor), bytes)| {
+            let dtype = match tensor.dtype() {
+                DType::F32 => Dtype::F32,
+                DType::I32 => Dtype::I32,
+                DType::U32 => Dtype::U32,
+            };
+            let view = TensorView::new(dtype, tensor.shape().to_vec(), bytes);
+            Ok((name.as_str(), view.map_err(|why| cannot_write(path, why))?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let metadata: HashMap<String, String> = metadata.clone().into_iter().collect();
+    let file = safetensors::serialize(views, Some(metadata)).map_err(|why| cannot_write(path, why))?;
+    write_whole(path, &file).map_err(|why| cannot_write(path, why))
+}
+
+/// Reads a safetensors file onto `device`.
+pub fn load(device: &Device, path: &Path) -> Result<Checkpoint> {
+    let bytes = fs::read(path).map_err(|why| {
+        Error::file(format!("cannot read checkpoint {}: {why}", path.display()), "check the path and its permissions")
+    })?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(path, why))?;
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|why| damaged(path, why))?;
+    let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
+    let mut tensors = BTreeMap::new();
+    for (name, view) in file.iter() {
+        let tensor = match view.dtype() {
+            Dtype::F32 => upload(device, &view, f32::from_le_bytes)?,
+            Dtype::I32 => upload(device, &view, i32::from_le_bytes)?,
+            Dtype::U32 => upload(device, &view, u32::from_le_bytes)?,
+            Dtype::I64 => narrowed(device, path, name, &view)?,
+            other => {
+                return Err(Error::file(
+                    format!("{}: tensor {name} has element type {other:?}", path.display()),
+                    "convert the file to F32, I32, U32 or I64",
+                ));
+            }
+        };
+        tensors.insert(name.to_string(), tensor);
+    }
+    Ok(Checkpoint { tensors, metadata })
+}
+
+/// Copies the tensors called `prefix` + name into `parameters`. Nothing is changed unless every parameter is there with its
+/// shape and no tensor under `prefix` is left over.
+pub fn load_parameters(parameters: &[(String, Tensor)], tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
+    let mut pairs = Vec::new();
+    let mut missing = Vec::new();
+    for (name, parameter) in parameters {
+        match tensors.get(&format!("{prefix}{name}")) {
+            Some(tensor) if tensor.shape() == parameter.shape() => pairs.push((parameter, tensor)),
+            Some(tensor) => {
+                return Err(Error::file(
+                    format!("tensor {name} has shape {:?}, the model wants {:?}", tensor.shape(), parameter.shape()),
+                    "build the model with the sizes that the checkpoint was trained with",
+                ));
+            }
+            None => missing.push(name.as_str()),
+        }
+    }
+    let known = |name: &str| parameters.iter().any(|(parameter, _)| parameter == name);
+    let unexpected: Vec<&str> =
+        tensors.keys().filter_map(|name| name.strip_prefix(prefix)).filter(|name| !known(name)).collect();
+    if !missing.is_empty() || !unexpected.is_empty() {
+        return Err(Error::file(
+            format!("checkpoint does not fit the model: missing {}; unexpected {}", listed(&missing), listed(&unexpected)),
+            "build the model with the settings that the checkpoint was trained with",
+        ));
+    }
+    no_grad(|| pairs.iter().try_for_each(|(parameter, tensor)| parameter.copy_(tensor)))
+}
+
+/// The first few of `names`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => "nothing".to_string(),
+        [.., _] if names.len() <= 4 => names.join(", "),
+        _ => format!("{} and {} more", names[..3].join(", "), names.len() - 3),
+    }
+}
+
+/// The elements of all tensors as bytes. All copies are enqueued on one stream, so the last one to arrive is the only wait.
+fn read_all(tensors: &[(String, Tensor)]) -> Result<Vec<Vec<u8>>> {
+    enum Read {
+        F32(TensorRead<f32>),
+        I32(TensorRead<i32>),
+        U32(TensorRead<u32>),
+    }
+    let start = |tensor: &Tensor| {
+        Ok(match tensor.dtype() {
+            DType::F32 => Read::F32(tensor.to_vec_async()?),
+            DType::I32 => Read::I32(tensor.to_vec_async()?),
+            DType::U32 => Read::U32(tensor.to_vec_async()?),
+        })
+    };
+    let reads = tensors.iter().map(|(_, tensor)| start(tensor)).collect::<Result<Vec<_>>>()?;
+    if let Some((_, tensor)) = tensors.last() {
+        tensor.device().current_stream().synchronize()?;
+    }
+    let finish = |read: Read| match read {
+        Read::F32(read) => block_on(read).map(|values| as_bytes(&values)),
+        Read::I32(read) => block_on(read).map(|values| as_bytes(&values)),
+        Read::U32(read) => block_on(read).map(|values| as_bytes(&values)),
+    };
+    reads.into_iter().map(finish).collect()
+}
+
+fn as_bytes<T: Element>(values: &[T]) -> Vec<u8> {
+    bytemuck::cast_slice(values).to_vec()
+}
+
+fn upload<T: Element>(device: &Device, view: &TensorView<'_>, from: fn([u8; 4]) -> T) -> Result<Tensor> {
+    let (words, _) = view.data().as_chunks::<4>();
+    let values: Vec<T> = words.iter().map(|word| from(*word)).collect();
+    Tensor::from_slice(device, view.shape(), &values)
+}
+
+fn narrowed(device: &Device, path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
+    let (words, _) = view.data().as_chunks::<8>();
+    let value = |word: &[u8; 8]| {
+        let wide = i64::from_le_bytes(*word);
+        i32::try_from(wide).map_err(|_| {
+            Error::file(
+                format!("{}: tensor {name} holds {wide}, which does not fit i32", path.display()),
+                "indices on the device are i32; store smaller values",
+            )
+        })
+    };
+    let values = words.iter().map(value).collect::<Result<Vec<i32>>>()?;
+    Tensor::from_slice(device, view.shape(), &values)
+}
+
+/// Written beside, flushed, renamed; the directory is flushed too, so that the rename survives a power cut.
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    let beside = path.with_file_name(name);
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&beside)))?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Not every system can open a directory; the file itself is safe by then.
+    if let Ok(directory) = File::open(directory) {
+        let _ = directory.sync_all();
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::file(
+        format!("cannot write checkpoint {}: {why}", path.display()),
+        "check the folder, its permissions and the free space; an older file of that name is untouched",
+    )
+}
+
+fn damaged(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::file(
+        format!("{} is damaged or not a safetensors file: {why}", path.display()),
+        "use another copy of the checkpoint, or train again",
+    )
+}

@@ -1,0 +1,190 @@
+//! Training runs and optimizer steps as PyTorch computed them (tests/support/golden; `LINN_GOLDEN_TRAINING=DIR` for others).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use linn::Tensor;
+use linn::nn::state::{Checkpoint, load, load_parameters};
+use linn::nn::{Gpt, GptConfig, Module};
+use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions, WarmupCosine, clip_grad_norm_};
+use serde_json::Value;
+
+use crate::device::device;
+
+/// Optimizers that linn does not have yet: listed by name, never passed in silence.
+const OPEN: [&str; 4] = ["RMSprop", "Adagrad", "Adafactor", "NAdam"];
+
+fn folder() -> PathBuf {
+    match std::env::var_os("LINN_GOLDEN_TRAINING") {
+        Some(folder) => folder.into(),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/support/golden/training"),
+    }
+}
+
+/// The runs of `training.json` whose name starts with `prefix`, with their settings.
+fn runs(prefix: &str) -> Vec<(String, Value)> {
+    let path = folder().join("training.json");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    let all: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
+    let runs: Vec<_> = all.into_iter().filter(|(name, _)| name.starts_with(prefix)).collect();
+    assert!(!runs.is_empty(), "{} names no {prefix} run", path.display());
+    runs
+}
+
+fn file(name: &str) -> Checkpoint {
+    load(&device(), &folder().join(format!("{name}.safetensors"))).unwrap_or_else(|why| panic!("{why}"))
+}
+
+fn values(tensor: &Tensor) -> Vec<f32> {
+    tensor.to_vec::<f32>().unwrap()
+}
+
+/// The largest |got - want|; NaN counts as infinite.
+fn largest_gap(got: &[f32], want: &[f32]) -> f32 {
+    assert_eq!(got.len(), want.len());
+    let gap = |(a, b): (&f32, &f32)| if (a - b).is_nan() { f32::INFINITY } else { (a - b).abs() };
+    got.iter().zip(want).map(gap).fold(0.0, f32::max)
+}
+
+fn number(settings: &Value, key: &str) -> f64 {
+    settings[key].as_f64().unwrap_or_else(|| panic!("no number {key} in {settings}"))
+}
+
+fn count(settings: &Value, key: &str) -> usize {
+    settings[key].as_u64().unwrap_or_else(|| panic!("no count {key} in {settings}")) as usize
+}
+
+#[test]
+fn golden_training_gpt() {
+    for (name, settings) in runs("gpt_") {
+        gpt(&name, &settings);
+    }
+}
+
+fn gpt(name: &str, c: &Value) {
+    let device = device();
+    let golden = file(name);
+    let config = GptConfig {
+        n_layer: count(c, "n_layer"),
+        n_head: count(c, "n_head"),
+        n_embd: count(c, "n_embd"),
+        block_size: count(c, "block"),
+        vocab_size: count(c, "vocab"),
+        bias: c["bias"].as_bool().unwrap(),
+        tied: c["tied"].as_bool().unwrap(),
+    };
+    let model = Gpt::new(&device, config).unwrap();
+    let init: BTreeMap<String, Tensor> =
+        golden.tensors.iter().filter(|(key, _)| key.starts_with("init.")).map(|(k, v)| (k.clone(), v.clone())).collect();
+    load_parameters(&model.named_parameters(), &init, "init.").unwrap();
+
+    let (steps, accum, clip) = (count(c, "steps"), count(c, "accum"), number(c, "clip"));
+    let schedule = WarmupCosine {
+        lr: number(c, "lr"),
+        min_lr: number(c, "min_lr"),
+        warmup: count(c, "warmup") as u64,
+        steps: steps as u64,
+    };
+    let groups = ParamGroup::by_rank(model.named_parameters(), schedule.lr, number(c, "weight_decay"));
+    let options = AdamOptions { betas: (0.9, number(c, "beta2")), ..Default::default() };
+    let mut optimizer = Adam::adamw(groups, options);
+    let parameters = model.parameters();
+    let (mut losses, mut norms) = (Vec::new(), Vec::new());
+    for step in 0..steps {
+        optimizer.set_lr(schedule.at(step as u64));
+        optimizer.zero_grad();
+        let mut total = Vec::new();
+        for micro in 0..accum {
+            let tokens = &golden.tensors[&format!("tokens.{step}.{micro}")];
+            let positions = tokens.size(1).unwrap() - 1;
+            let inputs = tokens.narrow(1, 0, positions).unwrap();
+            let targets = tokens.narrow(1, 1, positions).unwrap();
+            let loss = (model.loss(&inputs, &targets).unwrap() * (1.0 / accum as f64)).unwrap();
+            loss.backward().unwrap();
+            total.push(loss.detach());
+        }
+        norms.push(clip_grad_norm_(&parameters, clip).unwrap());
+        optimizer.step().unwrap();
+        losses.push(total);
+    }
+    let losses: Vec<f32> = losses.iter().map(|micro| micro.iter().map(|loss| loss.item::<f32>().unwrap()).sum()).collect();
+    let norms: Vec<f32> = norms.iter().map(|norm| norm.item::<f32>().unwrap()).collect();
+    let (want_losses, want_norms) = (values(&golden.tensors["losses"]), values(&golden.tensors["grad_norms"]));
+    let loss_gap = largest_gap(&losses, &want_losses);
+    let ratios: Vec<f32> = norms.iter().zip(&want_norms).map(|(got, want)| got / want).collect();
+    let norm_gap = largest_gap(&ratios, &vec![1.0; ratios.len()]);
+    let mut parameter_gap = 0f32;
+    for (key, parameter) in model.named_parameters() {
+        let gap = largest_gap(&values(&parameter), &values(&golden.tensors[&format!("final.{key}")]));
+        assert!(gap <= 1e-3, "{name}: final {key} is off by {gap}");
+        parameter_gap = parameter_gap.max(gap);
+    }
+    println!("{name}: losses within {loss_gap:.1e}, gradient norms {norm_gap:.1e} relative, parameters {parameter_gap:.1e}");
+    assert!(loss_gap <= 2e-4, "{name}: losses off by {loss_gap}:\n{losses:?}\n{want_losses:?}");
+    assert!(norm_gap <= 1e-3, "{name}: gradient norms off by {norm_gap} relative:\n{norms:?}\n{want_norms:?}");
+}
+
+#[test]
+fn golden_training_optimizers() {
+    let mut open = Vec::new();
+    for (name, settings) in runs("optim_") {
+        let golden = file(&name);
+        let params: Vec<(String, Tensor)> = (0..)
+            .map_while(|i| golden.tensors.get(&format!("param0.{i}")).map(|param| (i.to_string(), param.clone())))
+            .map(|(i, param)| (i, param.requires_grad_(true).unwrap()))
+            .collect();
+        assert!(!params.is_empty(), "{name} has no parameters");
+        let Some(mut optimizer) = optimizer(&settings, params.clone()) else {
+            open.push(format!("{name} ({})", settings["optimizer"]));
+            continue;
+        };
+        let mut worst = 0f32;
+        let steps = golden.tensors.keys().filter(|key| key.starts_with("grad.") && key.ends_with(".0")).count();
+        assert!(steps > 0, "{name} has no steps");
+        for step in 0..steps {
+            for (i, param) in &params {
+                param.set_grad(Some(golden.tensors[&format!("grad.{step}.{i}")].clone())).unwrap();
+            }
+            optimizer.step().unwrap();
+            for (i, param) in &params {
+                let gap = largest_gap(&values(param), &values(&golden.tensors[&format!("param.{step}.{i}")]));
+                assert!(gap <= 1e-5, "{name}: step {step}, parameter {i} is off by {gap}");
+                worst = worst.max(gap);
+            }
+        }
+        println!("{name}: within {worst:.1e}");
+    }
+    println!("open, not compared: {}", open.join(", "));
+}
+
+/// `None` for the optimizers of the open list; a panic for one that is in no list or has an option that is not known.
+fn optimizer(settings: &Value, params: Vec<(String, Tensor)>) -> Option<Box<dyn Optimizer>> {
+    let kind = settings["optimizer"].as_str().unwrap();
+    if OPEN.contains(&kind) {
+        return None;
+    }
+    let options = settings.as_object().unwrap();
+    let known: &[&str] = match kind {
+        "SGD" => &["momentum", "dampening", "nesterov"],
+        "Adam" | "AdamW" => &["betas", "eps", "amsgrad"],
+        _ => panic!("optimizer {kind} is neither implemented nor listed as open"),
+    };
+    let common = ["optimizer", "lr", "weight_decay"];
+    for option in options.keys() {
+        assert!(common.contains(&option.as_str()) || known.contains(&option.as_str()), "{kind} has unknown option {option}");
+    }
+    let number = |key: &str, default: f64| options.get(key).map_or(default, |value| value.as_f64().unwrap());
+    let flag = |key: &str| options.get(key).is_some_and(|value| value.as_bool().unwrap());
+    let decay = number("weight_decay", if kind == "AdamW" { 1e-2 } else { 0.0 });
+    let groups = vec![ParamGroup::new(params, number("lr", 1e-3), decay)];
+    if kind == "SGD" {
+        let (momentum, dampening) = (number("momentum", 0.0), number("dampening", 0.0));
+        return Some(Box::new(Sgd::new(groups, SgdOptions { momentum, dampening, nesterov: flag("nesterov") })));
+    }
+    let betas = options.get("betas").map_or((0.9, 0.999), |betas| (betas[0].as_f64().unwrap(), betas[1].as_f64().unwrap()));
+    let adam = AdamOptions { betas, eps: number("eps", 1e-8), amsgrad: flag("amsgrad") };
+    Some(match kind {
+        "Adam" => Box::new(Adam::new(groups, adam)),
+        _ => Box::new(Adam::adamw(groups, adam)),
+    })
+}
