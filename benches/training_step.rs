@@ -41,8 +41,7 @@ impl Bench {
         let optimizer = Adam::adamw(groups, AdamOptions { betas: (0.9, 0.99), eps: 1e-8, amsgrad: false });
         let tokens: Vec<i32> = (0..BATCH * (CONTEXT + 1)).map(|i| (i * i % VOCABULARY) as i32).collect();
         let part = |shift: usize| -> linn::Result<Tensor> {
-            let rows: Vec<i32> =
-                (0..BATCH).flat_map(|row| &tokens[row * (CONTEXT + 1) + shift..][..CONTEXT]).copied().collect();
+            let rows: Vec<i32> = (0..BATCH).flat_map(|row| &tokens[row * (CONTEXT + 1) + shift..][..CONTEXT]).copied().collect();
             Tensor::from_slice(&device, &[BATCH, CONTEXT], &rows)
         };
         let (inputs, targets) = (part(0)?, part(1)?);
