@@ -15,16 +15,39 @@ const EVENTS: usize = 3;
 /// One step of a program. Numbers choose among what there is (modulo), so any subset of the steps is a program too.
 #[derive(Clone, Debug)]
 enum Op {
-    Alloc { slot: usize },
-    Free { block: usize },
-    Command { stream: usize, reads: Vec<usize>, write: Option<usize>, constant: u64 },
-    Record { event: usize, stream: usize },
-    Wait { stream: usize, event: usize },
+    Alloc {
+        slot: usize,
+    },
+    Free {
+        block: usize,
+    },
+    Command {
+        stream: usize,
+        reads: Vec<usize>,
+        write: Option<usize>,
+        constant: u64,
+    },
+    Record {
+        event: usize,
+        stream: usize,
+    },
+    Wait {
+        stream: usize,
+        event: usize,
+    },
     NewStream,
-    DropStream { stream: usize },
+    DropStream {
+        stream: usize,
+    },
     /// Without a target: everything. `admit` are coin flips: 1 of `admit` commands ends the batch, 0 for never.
-    Plan { target: Option<Vec<(usize, u64)>>, admit: u64, seed: u64 },
-    Complete { count: usize },
+    Plan {
+        target: Option<Vec<(usize, u64)>>,
+        admit: u64,
+        seed: u64,
+    },
+    Complete {
+        count: usize,
+    },
 }
 
 struct Random(u64);
