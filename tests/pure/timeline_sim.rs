@@ -287,7 +287,8 @@ impl World {
         let readable: Vec<usize> = (0..self.blocks.len()).filter(|block| self.blocks[*block].written).collect();
         let reads: Vec<usize> = reads.iter().filter_map(|choice| readable.get(choice % readable.len().max(1)).copied()).collect();
         let write = write.filter(|_| !self.blocks.is_empty()).map(|choice| choice % self.blocks.len());
-        let mut needs = self.streams[index].waits.clone();
+        // The waits of the stream bind its next command; later ones come after that.
+        let mut needs = std::mem::take(&mut self.streams[index].waits);
         reads.iter().for_each(|block| accesses.push(self.blocks[*block].id, Access::Read));
         if let Some(block) = write {
             accesses.push(self.blocks[block].id, Access::Write);
