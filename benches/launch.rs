@@ -74,10 +74,8 @@ impl Bare {
             @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
                 if (id.x < 256u) { b[id.x] = a[id.x] + 1.0; }
             }";
-        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: None,
-            source: wgpu::ShaderSource::Wgsl(source.into()),
-        });
+        let module = device
+            .create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(source.into()) });
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: None,
             layout: None,
@@ -94,11 +92,13 @@ impl Bare {
         let read = buffer(Usage::MAP_READ | Usage::COPY_DST);
         let layout = pipeline.get_bind_group_layout(0);
         let group = |from: &wgpu::Buffer, to: &wgpu::Buffer| {
-            let entry = |binding, buffer: &wgpu::Buffer| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() };
             device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: None,
                 layout: &layout,
-                entries: &[entry(0, from), entry(1, to)],
+                entries: &[
+                    wgpu::BindGroupEntry { binding: 0, resource: from.as_entire_binding() },
+                    wgpu::BindGroupEntry { binding: 1, resource: to.as_entire_binding() },
+                ],
             })
         };
         let groups = [group(&buffers[0], &buffers[1]), group(&buffers[1], &buffers[0])];
@@ -154,7 +154,9 @@ fn launch(criterion: &mut Criterion) {
         .map(|_| (linn_run(&device, false).expect("chained"), linn_run(&device, true).expect("kept"), bare.run()))
         .collect();
     let bare_wall = median(rounds.iter().map(|round| round.2).collect());
-    eprintln!("median of 5, us per operation: CPU of the enqueueing thread | its back-pressure waits | wall to completion | x bare wgpu");
+    eprintln!(
+        "median of 5, us per operation: CPU of the enqueueing thread | its back-pressure waits | wall to completion | x bare wgpu"
+    );
     for (name, pick) in [("chained", 0), ("kept", 1)] {
         let runs: Vec<Run> = rounds.iter().map(|round| if pick == 0 { round.0 } else { round.1 }).collect();
         let of = |part: fn(&Run) -> Duration| median(runs.iter().map(part).collect());

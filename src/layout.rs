@@ -69,11 +69,7 @@ impl Layout {
                 format!("use at most {MAX_RANK} dimensions"),
             )
         })?;
-        let fits =
-            shape.iter().try_fold(1usize, |len, dim| len.checked_mul(*dim)).is_some_and(|len| len <= isize::MAX as usize / 8);
-        if !fits && !shape.contains(&0) {
-            return Err(Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape"));
-        }
+        check_len(op, shape)?;
         Ok(Layout { shape: dims, strides: row_major(&dims), offset: 0 })
     }
 
@@ -146,8 +142,11 @@ impl Layout {
     /// Swaps two dimensions.
     pub fn transpose(&self, a: usize, b: usize) -> Layout {
         let mut out = *self;
-        out.shape.swap(a, b);
-        out.strides.swap(a, b);
+        // Also right for the one dimension that a 0-d tensor is said to have.
+        if a != b {
+            out.shape.swap(a, b);
+            out.strides.swap(a, b);
+        }
         out
     }
 
@@ -173,6 +172,13 @@ impl Layout {
 
     /// Keeps the `len` entries of dimension `dim` from `start` on.
     pub fn narrow(&self, dim: usize, start: usize, len: usize) -> Result<Layout> {
+        if dim >= self.rank() {
+            return Err(Error::shape(
+                "narrow",
+                format!("shape {:?} has no dimension {dim}", self.shape),
+                "name a dimension that exists; a 0-d tensor has none to cut",
+            ));
+        }
         if start.checked_add(len).is_none_or(|end| end > self.shape[dim]) {
             return Err(Error::shape(
                 "narrow",
@@ -205,13 +211,14 @@ impl Layout {
                 return Err(refuse());
             }
         }
+        check_len(op, shape)?;
         Ok(Layout { shape: target, strides, offset: self.offset })
     }
 
     /// The same elements in another shape without a copy; `None` where only a copy can do that.
     pub fn reshape(&self, shape: &[usize]) -> Option<Layout> {
         let target = Dims::from_slice(shape)?;
-        if shape.iter().product::<usize>() != self.len() {
+        if len_of(shape)? != self.len() {
             return None;
         }
         if self.is_contiguous() {
@@ -283,6 +290,18 @@ impl Layout {
     }
 }
 
+/// Number of elements of `shape`, where every stride and every part of it fits in memory too (also beside a length of 0).
+fn len_of(shape: &[usize]) -> Option<usize> {
+    let nonzero = shape.iter().try_fold(1usize, |len, dim| len.checked_mul((*dim).max(1)))?;
+    // The largest element has 8 bytes, on the host.
+    (nonzero <= isize::MAX as usize / 8).then(|| shape.iter().product())
+}
+
+fn check_len(op: &'static str, shape: &[usize]) -> Result<usize> {
+    let refuse = || Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape");
+    len_of(shape).ok_or_else(refuse)
+}
+
 /// Row-major strides of `shape`.
 pub fn row_major(shape: &Dims) -> Dims {
     let mut strides = *shape;
@@ -297,7 +316,11 @@ pub fn row_major(shape: &Dims) -> Dims {
 /// The shape that both shapes can be expanded to (NumPy's and PyTorch's rule).
 pub fn broadcast_shapes(op: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
     let rank = a.len().max(b.len());
-    let mut out = Dims::filled(rank.min(MAX_RANK), 1);
+    if rank > MAX_RANK {
+        let fact = format!("shapes {a:?} and {b:?}: more than {MAX_RANK} dimensions");
+        return Err(Error::shape(op, fact, format!("use at most {MAX_RANK} dimensions")));
+    }
+    let mut out = Dims::filled(rank, 1);
     for i in 0..rank {
         let from_end = |shape: &[usize]| shape.len().checked_sub(i + 1).map_or(1, |at| shape[at]);
         let (x, y) = (from_end(a), from_end(b));
@@ -317,16 +340,17 @@ pub fn broadcast_shapes(op: &'static str, a: &[usize], b: &[usize]) -> Result<Di
     Ok(out)
 }
 
-/// Dimension `dim` of `rank`, counted from the back where it is negative.
+/// Dimension `dim` of `rank`, counted from the back where it is negative. As in PyTorch, a 0-d tensor takes 0 and -1.
 pub fn resolve_dim(op: &'static str, dim: isize, rank: usize) -> Result<usize> {
-    let resolved = if dim < 0 { dim + rank as isize } else { dim };
-    if (0..rank.max(1) as isize).contains(&resolved) {
+    let count = rank.max(1);
+    let resolved = if dim < 0 { dim + count as isize } else { dim };
+    if (0..count as isize).contains(&resolved) {
         return Ok(resolved as usize);
     }
     Err(Error::argument(
         op,
         format!("dimension {dim} does not exist in a tensor of {rank} dimensions"),
-        format!("use a dimension from -{rank} to {}", rank.max(1) - 1),
+        format!("use a dimension from -{count} to {}", count - 1),
     ))
 }
 

@@ -55,7 +55,10 @@ pub fn load(device: &Device, path: &Path) -> Result<Resumed> {
         })
     };
     if fact("format")? != FORMAT {
-        bail!("{name} has format {:?}, this program reads {FORMAT:?}\nhelp: use the version of linn that saved it", fact("format")?);
+        bail!(
+            "{name} has format {:?}, this program reads {FORMAT:?}\nhelp: use the version of linn that saved it",
+            fact("format")?
+        );
     }
     let step = fact("step")?.parse().with_context(|| format!("{name} has no valid step\nhelp: the file is damaged"))?;
     Ok(Resumed {

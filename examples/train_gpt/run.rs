@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<Summary> {
     // A prompt that cannot be encoded should fail now, not after the training.
     text.vocabulary.encode(&args.prompt)?;
 
-    device.manual_seed(settings.seed);
+    linn::ops::random::manual_seed(&device, settings.seed)?;
     let model = Gpt::new(&device, settings.model(text.vocabulary.len()))?;
     let groups = ParamGroup::by_rank(model.named_parameters(), settings.lr, settings.weight_decay);
     let options = AdamOptions { betas: (settings.beta1, settings.beta2), eps: settings.eps, amsgrad: false };
@@ -71,7 +71,8 @@ pub fn run(args: Args) -> Result<Summary> {
     }
     let sampler = |tokens: &[i32], seed: u64| {
         // The text was checked to be long enough.
-        Sampler::new(tokens.to_vec(), settings.batch, settings.context, seed).ok_or_else(|| anyhow::anyhow!("{name} is too short"))
+        Sampler::new(tokens.to_vec(), settings.batch, settings.context, seed)
+            .ok_or_else(|| anyhow::anyhow!("{name} is too short"))
     };
     let upload = if args.streams == 2 { Upload::OwnStream } else { Upload::CurrentStream };
     let loader = Loader::new(&device, sampler(&text.train, settings.seed)?, upload)?;
@@ -79,8 +80,7 @@ pub fn run(args: Args) -> Result<Summary> {
     let parameters = model.parameters();
     let mut trainer = Trainer { device: device.clone(), settings, model, parameters, optimizer, loader, step };
     let save = |trainer: &Trainer| {
-        let facts =
-            Facts { settings: &trainer.settings, step: trainer.step, vocabulary: &text.vocabulary, text: &fingerprint };
+        let facts = Facts { settings: &trainer.settings, step: trainer.step, vocabulary: &text.vocabulary, text: &fingerprint };
         checkpoint::save(&save_to, &trainer.model, &trainer.optimizer, &facts)
     };
 

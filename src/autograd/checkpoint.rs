@@ -13,10 +13,7 @@ use crate::tensor::Tensor;
 /// `f` must compute the same each time (draw no random numbers). Gradients also reach leaves that `f` uses without being
 /// passed them (its weights); so the result always wants gradients while recording is on.
 #[track_caller]
-pub fn checkpoint(
-    f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
-    inputs: &[&Tensor],
-) -> Result<Tensor> {
+pub fn checkpoint(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
     let plain: Vec<Tensor> = inputs.iter().map(|input| input.detach()).collect();
     if !is_grad_enabled() {
         return f(&plain);

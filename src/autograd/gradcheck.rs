@@ -26,13 +26,8 @@ impl Default for GradcheckOptions {
 /// Compares the gradients of `f` with central differences at `inputs` (f32, any layout). `f` may have any shape of result:
 /// its elements are weighted by fixed numbers and summed, on the host in f64. Waits for the device many times.
 /// The error names the worst element.
-pub fn gradcheck(
-    f: impl Fn(&[Tensor]) -> Result<Tensor>,
-    inputs: &[Tensor],
-    options: GradcheckOptions,
-) -> Result<()> {
-    let leaves: Vec<Tensor> =
-        inputs.iter().map(|input| input.detach().requires_grad_(true)).collect::<Result<_>>()?;
+pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], options: GradcheckOptions) -> Result<()> {
+    let leaves: Vec<Tensor> = inputs.iter().map(|input| input.detach().requires_grad_(true)).collect::<Result<_>>()?;
     let out = f(&leaves)?;
     let weights = weights(out.len());
     let gradient = Tensor::from_slice(out.device(), out.shape(), &weights)?;

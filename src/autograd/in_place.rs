@@ -54,9 +54,7 @@ impl Tensor {
     /// self *= scalar.
     #[track_caller]
     pub fn mul_scalar_(&self, scalar: f64) -> Result<()> {
-        let rule = move |ctx: &Backward<'_>| {
-            Ok(Grads::from_iter([ctx.want(0, || ops::unary::mul_scalar(ctx.grad(), scalar))?]))
-        };
+        let rule = move |ctx: &Backward<'_>| Ok(Grads::from_iter([ctx.want(0, || ops::unary::mul_scalar(ctx.grad(), scalar))?]));
         self.change("mul_scalar_", &[], &[], || ops::unary::mul_scalar_(self, scalar), rule)
     }
 

@@ -14,9 +14,7 @@ impl Tensor {
     pub fn requires_grad_(self, wanted: bool) -> Result<Tensor> {
         let is_result = interior_of(&self).is_some();
         match wanted {
-            true if !self.dtype().is_float() => {
-                Err(Error::DType { op: "requires_grad_", got: self.dtype(), expected: "f32" })
-            }
+            true if !self.dtype().is_float() => Err(Error::DType { op: "requires_grad_", got: self.dtype(), expected: "f32" }),
             true if self.grad_slot.is_some() => Ok(self),
             true => {
                 let leaf = Leaf { grad: Mutex::new(None), hooks: Mutex::new(Vec::new()) };
@@ -75,10 +73,7 @@ impl Tensor {
 
     /// Calls `hook` with every gradient of this tensor during backward passes, no lock held; an answer `Some(other)`
     /// replaces the gradient. Errors for tensors that want no gradient.
-    pub fn register_hook(
-        &self,
-        hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
-    ) -> Result<HookHandle> {
+    pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static) -> Result<HookHandle> {
         let hook = RegisteredHook { id: next_number(), call: Arc::new(hook) as Arc<Hook> };
         let id = hook.id;
         if let Some(leaf) = leaf_of(self) {

@@ -230,9 +230,7 @@ impl Tensor {
     fn reduced_extreme(&self, op: &'static str, dims: &[isize], out: Tensor) -> Result<Tensor> {
         let over = resolved(op, dims, self.rank())?;
         let kept = out.clone();
-        let rule = move |b: &super::graph::Backward<'_>| {
-            rules::reduce::extreme_rule(b.saved(0), b.saved(1), b.grad(), &over)
-        };
+        let rule = move |b: &super::graph::Backward<'_>| rules::reduce::extreme_rule(b.saved(0), b.saved(1), b.grad(), &over);
         record_unary(op, self, &[self, &kept], out, rule)
     }
 

@@ -40,7 +40,11 @@ impl Tensor {
         let layout = self.layout.reshape(&shape).ok_or_else(|| {
             Error::shape(
                 "view",
-                format!("shape {shape:?} needs a copy of a tensor of shape {:?}, strides {:?}", self.shape(), self.layout.strides()),
+                format!(
+                    "shape {shape:?} needs a copy of a tensor of shape {:?}, strides {:?}",
+                    self.shape(),
+                    self.layout.strides()
+                ),
                 "use reshape, or call contiguous first",
             )
         })?;
@@ -71,9 +75,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let out = self.with_layout(self.layout.transpose(a, b));
-        record_view("transpose", self, out, move |ctx| {
-            Ok(ctx.grad().with_layout(ctx.grad().layout().transpose(a, b)))
-        })
+        record_view("transpose", self, out, move |ctx| Ok(ctx.grad().with_layout(ctx.grad().layout().transpose(a, b))))
     }
 
     /// A matrix with rows and columns swapped (PyTorch's `t`); vectors and scalars as they are.
@@ -123,8 +125,7 @@ impl Tensor {
         }
         let len = self.shape()[dim];
         let starts = (0..len.max(1)).step_by(size);
-        let layouts =
-            starts.map(|start| self.layout.narrow(dim, start, size.min(len - start))).collect::<Result<Vec<_>>>()?;
+        let layouts = starts.map(|start| self.layout.narrow(dim, start, size.min(len - start))).collect::<Result<Vec<_>>>()?;
         let shapes: Vec<Vec<usize>> = layouts.iter().map(|layout| layout.shape().to_vec()).collect();
         let outs = layouts.into_iter().map(|layout| self.with_layout(layout)).collect();
         record_views("split", self, outs, move |b| rules::copy::split(b.grads(), &shapes, dim))

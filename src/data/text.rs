@@ -91,9 +91,8 @@ impl Text {
     /// The UTF-8 text in the file at `path`.
     pub fn read_file(path: &Path) -> Result<String> {
         let name = path.display();
-        let bytes = std::fs::read(path).map_err(|why| {
-            Error::file(format!("cannot read text {name}: {why}"), "check the path and its permissions")
-        })?;
+        let bytes = std::fs::read(path)
+            .map_err(|why| Error::file(format!("cannot read text {name}: {why}"), "check the path and its permissions"))?;
         String::from_utf8(bytes).map_err(|why| {
             let at = why.utf8_error().valid_up_to();
             Error::file(

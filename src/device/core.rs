@@ -10,7 +10,7 @@ use crate::device::command::{ChunkId, Command};
 use crate::device::places::Places;
 use crate::device::staging::Staging;
 use crate::error::{Error, Result};
-use crate::ids::{Fence, FenceSet, Ordinal, SegmentId, StreamId};
+use crate::ids::{FenceSet, Ordinal, SegmentId, StreamId};
 use crate::memory::Pool;
 use crate::timeline::{AccessList, Timeline};
 
@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) reads: Vec<PendingRead>,
     /// Commands that somebody waits for.
     pub(crate) wanted: FenceSet,
-    pub(crate) waiters: Vec<(Fence, oneshot::Sender<()>)>,
+    pub(crate) waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
     /// Buffers that another thread asks the queue to create (GL only).
     pub(crate) orders: Vec<BufferOrder>,
     /// The first error of enqueued work that nobody has been told yet.

@@ -80,8 +80,9 @@ impl Device {
             let core = &mut *guard;
             core.alive()?;
             match core.pool.alloc(&mut request, &core.timeline) {
-                Answer::Ready { block, place, after } => {
-                    core.timeline.begin_block(block, after);
+                Answer::Ready { block, place, .. } => {
+                    // All former uses, not only those of other streams: the first command may run on another stream.
+                    core.timeline.begin_block(block, core.pool.inherited(block).clone());
                     let id = core.places.insert(place);
                     let version = AtomicU64::new(0);
                     return Ok(Memory { device: self.clone(), block, place: id, size, block_size: place.size, version });

@@ -24,7 +24,7 @@ pub use statistics::DeviceStats;
 use crate::device::command::ChunkId;
 use crate::device::core::Core;
 use crate::error::{Error, Result};
-use crate::ids::Fence;
+use crate::ids::FenceSet;
 use crate::memory::{Caching, Config, Pool};
 use adapter::Opened;
 use futures_channel::oneshot;
@@ -230,18 +230,18 @@ impl Device {
         self.shared().options.caching == Caching::Pooled
     }
 
-    /// A future that is ready when `fence` has been executed; flushes what it waits for.
-    pub(crate) fn completion(&self, fence: Fence) -> Result<oneshot::Receiver<()>> {
+    /// A future that is ready when `fences` have been executed; flushes what it waits for.
+    pub(crate) fn completion(&self, fences: FenceSet) -> Result<oneshot::Receiver<()>> {
         let (sender, receiver) = oneshot::channel();
         let shared = self.shared();
         let mut core = shared.lock();
         core.alive()?;
-        if core.timeline.is_completed(fence) {
+        if core.timeline.are_completed(&fences) {
             let _ = sender.send(());
             return Ok(receiver);
         }
-        core.waiters.push((fence, sender));
-        core.wanted.insert(fence);
+        core.wanted.merge(&fences);
+        core.waiters.push((fences, sender));
         shared.wake(core);
         Ok(receiver)
     }
@@ -249,9 +249,7 @@ impl Device {
     /// Submits everything and waits until it has been executed.
     pub(crate) fn wait_for_everything(&self) -> Result<()> {
         let fences = self.shared().lock().timeline.everything();
-        for fence in fences.iter() {
-            self.block_on(self.completion(fence)?)?;
-        }
+        self.block_on(self.completion(fences)?)?;
         self.shared().lock().alive()
     }
 

@@ -97,10 +97,11 @@ impl Pool {
             return self.lend(key, size, request, horizons);
         }
         self.reap(horizons);
-        if self.config.caching == Caching::Pooled && self.unmark_fitting(size) {
-            if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
-                return self.lend(key, size, request, horizons);
-            }
+        if self.config.caching == Caching::Pooled
+            && self.unmark_fitting(size)
+            && let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
+        {
+            return self.lend(key, size, request, horizons);
         }
         let hopeless = if size > self.config.max_segment {
             Some(OomCause::LargerThanBuffer)
@@ -109,11 +110,11 @@ impl Pool {
         } else {
             None
         };
-        if hopeless.is_none() {
-            if let Some(bytes) = self.plan_purchase(size, request, horizons) {
-                self.pending += bytes;
-                return Answer::NeedSegment(SegmentRequest { size: bytes });
-            }
+        if hopeless.is_none()
+            && let Some(bytes) = self.plan_purchase(size, request, horizons)
+        {
+            self.pending += bytes;
+            return Answer::NeedSegment(SegmentRequest { size: bytes });
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);

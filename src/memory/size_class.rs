@@ -14,7 +14,7 @@ pub const GROWTH_SHARE: u64 = 20;
 pub fn round_up(bytes: u64, step: u64) -> u64 {
     match bytes.checked_add(step - 1) {
         Some(sum) => sum & !(step - 1),
-        None => u64::MAX & !(step - 1),
+        None => !(step - 1),
     }
 }
 

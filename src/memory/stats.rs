@@ -64,23 +64,27 @@ impl Stats {
     /// linn's own counter `order_edges` stands at the end.
     pub fn flat(&self) -> Vec<(&'static str, u64)> {
         macro_rules! stat {
-            ($list:ident, $name:literal, $stat:expr) => {
-                $list.push((concat!($name, ".all.allocated"), $stat.allocated));
-                $list.push((concat!($name, ".all.current"), $stat.current));
-                $list.push((concat!($name, ".all.freed"), $stat.freed));
-                $list.push((concat!($name, ".all.peak"), $stat.peak));
+            ($name:literal, $stat:expr) => {
+                [
+                    (concat!($name, ".all.allocated"), $stat.allocated),
+                    (concat!($name, ".all.current"), $stat.current),
+                    (concat!($name, ".all.freed"), $stat.freed),
+                    (concat!($name, ".all.peak"), $stat.peak),
+                ]
             };
         }
         let mut list = Vec::with_capacity(25);
-        stat!(list, "allocated_bytes", self.allocated_bytes);
-        stat!(list, "allocation", self.allocation);
-        list.push(("num_alloc_retries", self.num_alloc_retries));
-        list.push(("num_device_alloc", self.num_device_alloc));
-        list.push(("num_device_free", self.num_device_free));
-        list.push(("num_ooms", self.num_ooms));
-        stat!(list, "requested_bytes", self.requested_bytes);
-        stat!(list, "reserved_bytes", self.reserved_bytes);
-        stat!(list, "segment", self.segment);
+        list.extend(stat!("allocated_bytes", self.allocated_bytes));
+        list.extend(stat!("allocation", self.allocation));
+        list.extend([
+            ("num_alloc_retries", self.num_alloc_retries),
+            ("num_device_alloc", self.num_device_alloc),
+            ("num_device_free", self.num_device_free),
+            ("num_ooms", self.num_ooms),
+        ]);
+        list.extend(stat!("requested_bytes", self.requested_bytes));
+        list.extend(stat!("reserved_bytes", self.reserved_bytes));
+        list.extend(stat!("segment", self.segment));
         list.push(("order_edges", self.order_edges));
         list
     }

@@ -192,11 +192,7 @@ impl GptConfig {
         if !sizes.contains(&0) && self.n_embd.is_multiple_of(self.n_head) {
             return Ok(());
         }
-        Err(Error::argument(
-            "Gpt::new",
-            format!("{self:?}"),
-            "sizes must be at least 1, and n_head must divide n_embd",
-        ))
+        Err(Error::argument("Gpt::new", format!("{self:?}"), "sizes must be at least 1, and n_head must divide n_embd"))
     }
 }
 

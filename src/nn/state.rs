@@ -91,8 +91,7 @@ pub fn load_parameters(parameters: &[(String, Tensor)], tensors: &BTreeMap<Strin
         }
     }
     let known = |name: &str| parameters.iter().any(|(parameter, _)| parameter == name);
-    let unexpected: Vec<&str> =
-        tensors.keys().filter_map(|name| name.strip_prefix(prefix)).filter(|name| !known(name)).collect();
+    let unexpected: Vec<&str> = tensors.keys().filter_map(|name| name.strip_prefix(prefix)).filter(|name| !known(name)).collect();
     if !missing.is_empty() || !unexpected.is_empty() {
         return Err(Error::file(
             format!("checkpoint does not fit the model: missing {}; unexpected {}", listed(&missing), listed(&unexpected)),

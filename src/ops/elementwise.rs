@@ -232,7 +232,8 @@ fn through_copies<const M: usize>(
         Some(Tensor::empty_as(op, out.device(), out.shape(), out.dtype(), Category::Temporary)?)
     };
     copies[M - 1] = result.clone();
-    run::<M>(op, kernel, dtype, std::array::from_fn(|i| copies[i].as_ref().unwrap_or(operands[i])), scalars)?;
+    let dense: [&Tensor; M] = std::array::from_fn(|i| copies[i].as_ref().unwrap_or(operands[i]));
+    run(op, kernel, dtype, dense, scalars)?;
     match result {
         Some(result) => run(op, Kernel::copy, out.dtype(), [&result, out], [0; 2]),
         None => Ok(()),

@@ -4,12 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::device::Device;
 use crate::error::Result;
-use crate::ids::Fence;
+use crate::ids::FenceSet;
 use crate::stream::{Stream, read};
 
 /// A point of a stream. An event that was never recorded counts as done, as in PyTorch.
 #[derive(Default)]
-pub struct Event(Mutex<Option<(Device, Fence)>>);
+pub struct Event(Mutex<Option<(Device, FenceSet)>>);
 
 impl Event {
     /// An event that is not recorded yet.
@@ -17,8 +17,8 @@ impl Event {
         Event::default()
     }
 
-    pub(super) fn at(device: Device, fence: Fence) -> Event {
-        Event(Mutex::new(Some((device, fence))))
+    pub(super) fn at(device: Device, point: FenceSet) -> Event {
+        Event(Mutex::new(Some((device, point))))
     }
 
     /// Moves the event to this point of `stream`: everything enqueued on it so far.
@@ -29,17 +29,17 @@ impl Event {
 
     /// True when everything before the event has been executed.
     pub fn query(&self) -> bool {
-        self.fence().is_none_or(|(device, fence)| device.shared().lock().timeline.is_completed(fence))
+        self.point().is_none_or(|(device, point)| device.shared().lock().timeline.are_completed(&point))
     }
 
     /// Blocks until everything before the event has been executed, and reports what went wrong meanwhile.
     pub fn synchronize(&self) -> Result<()> {
-        let Some((device, fence)) = self.fence() else { return Ok(()) };
-        device.block_on(device.completion(fence)?)?;
+        let Some((device, point)) = self.point() else { return Ok(()) };
+        device.block_on(device.completion(point)?)?;
         read::check_status(&device)
     }
 
-    pub(super) fn fence(&self) -> Option<(Device, Fence)> {
+    pub(super) fn point(&self) -> Option<(Device, FenceSet)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -33,7 +33,7 @@ use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
 use crate::device::{Device, Memory, Shared};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ids::{Fence, StreamId};
+use crate::ids::{FenceSet, StreamId};
 use crate::kernel::{KernelId, Role, Sharing};
 use crate::memory::{Category, Tag};
 use crate::timeline::{Access, AccessList};
@@ -130,19 +130,19 @@ impl Stream {
         work()
     }
 
-    /// An event at this point of the stream: everything enqueued on it so far.
+    /// An event at this point of the stream: everything enqueued on it so far, and what it waits for.
     pub fn record_event(&self) -> Event {
-        Event::at(self.device().clone(), self.last_command())
+        Event::at(self.device().clone(), self.point())
     }
 
     /// Work enqueued on this stream from now on comes after the event. The host does not wait.
     pub fn wait_event(&self, event: &Event) -> Result<()> {
-        let Some((device, fence)) = event.fence() else { return Ok(()) };
+        let Some((device, point)) = event.point() else { return Ok(()) };
         if !device.same(self.device()) {
             let fact = format!("event of {} and stream of {}", device.name(), self.device().name());
             return Err(Error::DeviceMismatch { op: "wait_event", fact });
         }
-        self.device().shared().lock().timeline.wait(self.0.id, fence);
+        self.device().shared().lock().timeline.wait(self.0.id, &point);
         Ok(())
     }
 
@@ -153,22 +153,23 @@ impl Stream {
 
     /// True when everything enqueued so far has been executed.
     pub fn query(&self) -> bool {
-        self.device().shared().lock().timeline.is_completed(self.last_command())
+        let core = self.device().shared().lock();
+        core.timeline.are_completed(&core.timeline.record(self.0.id))
     }
 
     /// Hands everything enqueued so far to the driver, without waiting for it. Happens by itself; this only hurries.
     pub fn flush(&self) {
-        let fence = self.last_command();
         let shared = self.device().shared();
         let mut core = shared.lock();
-        core.wanted.insert(fence);
+        let point = core.timeline.record(self.0.id);
+        core.wanted.merge(&point);
         shared.wake(core);
     }
 
     /// Blocks until everything enqueued on this stream so far has been executed (other streams are not waited for), and
     /// reports what went wrong meanwhile.
     pub fn synchronize(&self) -> Result<()> {
-        let done = self.device().completion(self.last_command())?;
+        let done = self.device().completion(self.point())?;
         self.device().block_on(done)?;
         read::check_status(self.device())
     }
@@ -176,14 +177,14 @@ impl Stream {
     /// [`Stream::synchronize`] as a future; the point waited for is where it was called.
     pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + 'static {
         let device = self.device().clone();
-        let done = device.completion(self.last_command());
+        let done = device.completion(self.point());
         async move {
             done?.await.map_err(|_| device.closed(&device.shared().lock()))?;
             read::take_error(&device)
         }
     }
 
-    fn last_command(&self) -> Fence {
+    fn point(&self) -> FenceSet {
         self.device().shared().lock().timeline.record(self.0.id)
     }
 }

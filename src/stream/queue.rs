@@ -321,7 +321,7 @@ impl Queue {
             .waiters
             .iter()
             .enumerate()
-            .filter_map(|(index, (fence, _))| timeline.is_completed(*fence).then_some(index))
+            .filter_map(|(index, (fences, _))| timeline.are_completed(fences).then_some(index))
             .collect();
         let woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
         let read: SmallVec<[_; 4]> = std::mem::take(&mut core.read).into_iter().map(|id| (id, core.staging.buffer(id))).collect();

@@ -102,7 +102,7 @@ fn enqueue_read(
     let op = Op::Download { src, src_offset, chunk: piece.chunk, chunk_offset: piece.offset, size };
     let stream = super::current_id(device);
     core.enqueue(stream, accesses, Command { label, op });
-    let fence = core.timeline.record(stream);
+    let fence = core.timeline.last(stream);
     core.wanted.insert(fence);
     device.shared().wake(core);
     Ok(ReadFuture { device: device.clone(), answer })

@@ -163,19 +163,38 @@ impl Timeline {
             return;
         }
         state.known[other] = before.number;
-        state.edges.push_back((this.number, before));
-        self.stats.order_edges += 1;
+        // One edge per command and stream: a later command of the same stream implies the earlier one.
+        let own = state.edges.iter_mut().rev().take_while(|(at, _)| *at == this.number);
+        match own.into_iter().find(|(_, known)| known.stream == before.stream) {
+            Some((_, known)) => known.number = before.number,
+            None => {
+                state.edges.push_back((this.number, before));
+                self.stats.order_edges += 1;
+            }
+        }
     }
 
-    /// The fence of everything enqueued on `stream` so far: what an event remembers.
-    pub fn record(&self, stream: StreamId) -> Fence {
+    /// The last command enqueued on `stream`.
+    pub fn last(&self, stream: StreamId) -> Fence {
         Fence { stream, number: self.enqueued(stream) }
     }
 
+    /// This point of `stream`: its last command, and what it was told to wait for since. That is what an event remembers.
+    pub fn record(&self, stream: StreamId) -> FenceSet {
+        let mut point = self.streams[stream.0 as usize].pending.clone();
+        // Only what is still to come: a point stays small.
+        point.retain(|fence| !self.is_completed(fence));
+        point.insert(self.last(stream));
+        point
+    }
+
     /// Commands enqueued on `stream` from now on come after `before`.
-    pub fn wait(&mut self, stream: StreamId, before: Fence) {
-        if before.stream != stream && before.number > self.submitted(before.stream) {
-            self.streams[stream.0 as usize].pending.insert(before);
+    pub fn wait(&mut self, stream: StreamId, before: &FenceSet) {
+        for fence in before.iter() {
+            // What is submitted but not completed needs no edge; whoever waits for this stream on the host still waits for it.
+            if fence.stream != stream && !self.is_completed(fence) {
+                self.streams[stream.0 as usize].pending.insert(fence);
+            }
         }
     }
 
@@ -227,6 +246,11 @@ impl Timeline {
     /// True when the command has been executed.
     pub fn is_completed(&self, fence: Fence) -> bool {
         fence.number <= self.completed(fence.stream)
+    }
+
+    /// True when all of these commands have been executed.
+    pub fn are_completed(&self, fences: &FenceSet) -> bool {
+        fences.iter().all(|fence| self.is_completed(fence))
     }
 
     /// Counters.

@@ -1,8 +1,12 @@
 //! Tests of the floors without a GPU: `cargo test --no-default-features`.
 
+mod error_text;
+mod floors;
+mod layout;
 mod memory_choice;
 mod memory_ladder;
 mod memory_model;
 mod memory_oom;
 mod memory_stats;
 mod memory_vectors;
+mod timeline_sim;

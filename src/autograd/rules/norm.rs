@@ -10,8 +10,7 @@ use crate::ops::norm::layer_norm_backward;
 pub(crate) fn layer_norm(b: &Backward<'_>, weight: Option<usize>, bias: Option<usize>) -> Result<Grads> {
     let w = weight.map(|_| b.saved(3));
     let wants = |operand: Option<usize>| operand.is_some_and(|i| b.needs(i));
-    let (dx, dw, db) =
-        layer_norm_backward(b.grad(), b.saved(0), w, b.saved(1), b.saved(2), wants(weight), wants(bias))?;
+    let (dx, dw, db) = layer_norm_backward(b.grad(), b.saved(0), w, b.saved(1), b.saved(2), wants(weight), wants(bias))?;
     let mut grads = Grads::from_iter([Some(dx)]);
     grads.extend(weight.map(|_| dw));
     grads.extend(bias.map(|_| db));
