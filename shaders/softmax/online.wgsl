@@ -6,3 +6,11 @@ fn more(seen: vec2<elem>, x: elem) -> vec2<elem> {
     let kept = select(seen.y * f_exp(seen.x - m), seen.y, seen.x == m);
     return vec2<elem>(m, kept + select(f_exp(x - m), 0.0, x == -f_infinity()));
 }
+
+// Two parts of a row, each (maximum, sum), as one.
+fn merged(a: vec2<elem>, b: vec2<elem>) -> vec2<elem> {
+    let m = select(a.x, b.x, b.x > a.x);
+    let a_sum = select(a.y * f_exp(a.x - m), a.y, a.x == m);
+    let b_sum = select(b.y * f_exp(b.x - m), b.y, b.x == m);
+    return vec2<elem>(m, a_sum + b_sum);
+}

@@ -15,8 +15,13 @@ fn main(
     let seen = select(width, min(row % max(p.causal, 1u) + 1u, width), p.causal > 0u);
     let start = p.a_offset + row * p.n;
     var state = vec2<elem>(-f_infinity(), 0.0);
-    for (var i = 0u; i * LANES < seen; i++) {
-        state = more_of(state, load_a(start + i) * p.scale, seen - i * LANES);
+    // In blocks, so that the longest chain of additions stays short.
+    for (var first = 0u; first * LANES < seen; first += BLOCK) {
+        var block = vec2<elem>(-f_infinity(), 0.0);
+        for (var i = first; i < first + BLOCK && i * LANES < seen; i++) {
+            block = more_of(block, load_a(start + i) * p.scale, seen - i * LANES);
+        }
+        state = merged(state, block);
     }
     let log_sum = f_log(state.y);
     for (var i = 0u; i < p.n; i++) {

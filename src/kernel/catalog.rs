@@ -421,14 +421,14 @@ macro_rules! softmax_forms {
             bindings: &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "item")],
             params: Some(params::Softmax::INFO),
             in_place: $in_place,
-            constants: &[("WG", 32), ("LANES", 1), ("LOG", $log)],
+            constants: &[("WG", 32), ("LANES", 1), ("BLOCK", 32), ("LOG", $log)],
             ..PLAIN
         };
         const FOURS: Form = Form {
             suffix: "vec4",
             lanes: 4,
             pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item4"],
-            constants: &[("WG", 32), ("LANES", 4), ("LOG", $log)],
+            constants: &[("WG", 32), ("LANES", 4), ("BLOCK", 32), ("LOG", $log)],
             ..BASE
         };
         &[BASE, FOURS]

@@ -74,8 +74,8 @@ fn along(op: &'static str, kernel: Kernel, inputs: &[&Tensor], dim: isize) -> Re
     Ok(out.with_layout(out.layout().transpose(dim, last)))
 }
 
-/// An invocation reads its row twice and may loop 32,768 times in all.
-const LONGEST_ROW: usize = 16_384;
+/// An invocation reads its row twice, the first time in blocks of 32, and may loop 32,768 times in all.
+const LONGEST_ROW: usize = 16_000;
 
 /// The same from reductions, which spread a long row over many invocations.
 #[track_caller]

@@ -7,6 +7,10 @@ mod exit;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
+mod ops_matmul;
+mod ops_softmax;
+#[path = "../support/reference.rs"]
+mod reference;
 mod streams;
 mod train_gpt;
 mod train_state;
