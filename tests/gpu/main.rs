@@ -3,6 +3,7 @@
 #[path = "../support/device.rs"]
 mod device;
 mod examples;
+mod exit;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
