@@ -130,6 +130,11 @@ impl KernelId {
         &self.row().forms[self.form as usize]
     }
 
+    /// 1 + the place of its row in the catalogue; 0 means "no kernel" in the status words.
+    pub fn number(self) -> u32 {
+        self.kernel as u32 + 1
+    }
+
     /// `gelu`, `gelu_strided`.
     pub fn name(self) -> String {
         match self.form().suffix {
