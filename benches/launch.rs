@@ -92,11 +92,13 @@ impl Bare {
         let read = buffer(Usage::MAP_READ | Usage::COPY_DST);
         let layout = pipeline.get_bind_group_layout(0);
         let group = |from: &wgpu::Buffer, to: &wgpu::Buffer| {
-            let entry = |binding, buffer: &wgpu::Buffer| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() };
             device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: None,
                 layout: &layout,
-                entries: &[entry(0, from), entry(1, to)],
+                entries: &[
+                    wgpu::BindGroupEntry { binding: 0, resource: from.as_entire_binding() },
+                    wgpu::BindGroupEntry { binding: 1, resource: to.as_entire_binding() },
+                ],
             })
         };
         let groups = [group(&buffers[0], &buffers[1]), group(&buffers[1], &buffers[0])];

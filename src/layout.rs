@@ -298,8 +298,7 @@ fn len_of(shape: &[usize]) -> Option<usize> {
 }
 
 fn check_len(op: &'static str, shape: &[usize]) -> Result<usize> {
-    let refuse =
-        || Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape");
+    let refuse = || Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape");
     len_of(shape).ok_or_else(refuse)
 }
 

@@ -1,5 +1,34 @@
-//! linn: PyTorch's GPU runtime for Rust, on every GPU that wgpu reaches.
-#![allow(missing_docs)]
+//! linn gives Rust programs PyTorch's GPU runtime on every GPU that wgpu reaches: streams, a caching allocator, WGSL
+//! kernels, autograd, and training on top.
+//!
+//! ```no_run
+//! use linn::{Device, Tensor};
+//!
+//! # fn main() -> linn::Result<()> {
+//! let device = Device::open()?; // the best adapter, or the one that LINN_ADAPTER names
+//! let w = Tensor::new(&device, [[1.0f32, -2.0], [0.5, 3.0]])?.requires_grad_(true)?;
+//! let x = Tensor::new(&device, [[1.0f32, 2.0]])?;
+//! let loss = x.linear(&w, None)?.relu()?.sum_all()?; // enqueued; the host runs on
+//! loss.backward()?;
+//! assert_eq!(loss.item::<f32>()?, 6.5); // waits for the device
+//! # Ok(()) }
+//! ```
+//!
+//! # Six nouns
+//!
+//! - A [`Device`] is an opened adapter with its memory and its queue.
+//! - A [`Stream`] is a sequence of commands that the host appends to and runs ahead of. The order between streams that
+//!   results, readers and reused memory demand is kept by itself.
+//! - An [`Event`] is a remembered point of a stream.
+//! - A [`Tensor`] is a shape over device memory; views share it.
+//! - A *block* is memory lent to tensors, a *segment* what the pool ([`memory`]) bought from the driver to lend from.
+//!   What is lent is *allocated*, what was bought is *reserved*.
+//! - A *kernel* is a row of the catalogue ([`kernel::catalog`]): one WGSL body, used by the operation of its name.
+//!
+//! The README explains the two rules (calls are enqueued, memory is cached), ARCHITECTURE.md how the crate is built.
+#![deny(missing_docs)]
+#![deny(rustdoc::broken_intra_doc_links)]
+#![forbid(unsafe_code)]
 
 pub mod dtype;
 pub mod error;
@@ -27,11 +56,29 @@ pub mod stream;
 #[cfg(feature = "gpu")]
 pub mod tensor;
 
-#[cfg(feature = "gpu")]
-pub use device::{Device, DeviceOptions};
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
+
+#[cfg(feature = "gpu")]
+pub use device::{Device, DeviceOptions};
 #[cfg(feature = "gpu")]
 pub use stream::{Event, Stream};
 #[cfg(feature = "gpu")]
 pub use tensor::Tensor;
+
+/// The README's code compiles and runs as tests.
+#[cfg(all(doctest, feature = "gpu"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Handles go to any thread and are shared between threads.
+#[cfg(feature = "gpu")]
+const _: () = {
+    const fn sendable<T: Send + Sync + 'static>() {}
+    sendable::<Device>();
+    sendable::<Stream>();
+    sendable::<Event>();
+    sendable::<Tensor>();
+    sendable::<Error>();
+    sendable::<stream::ReadFuture>();
+};

@@ -390,6 +390,60 @@ const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
     ..NORM
 });
 
+/// The form for the device's class is chosen by [`Kernel::select`]; `TM` x `TN` is the tile of a workgroup.
+const MATMUL_TILED: Form = Form {
+    body: "matmul/workgroup",
+    pieces: &["shared/index", "matmul/place"],
+    bindings: &[bind("a", Role::In, "elem"), bind("b", Role::In, "elem"), bind("out", Role::Out, "elem")],
+    params: Some(params::Matmul::INFO),
+    constants: &[("WG", 256), ("TM", 64), ("TN", 64), ("DEPTH", 16)],
+    ..PLAIN
+};
+const MATMUL: &[Form] = &[
+    MATMUL_TILED,
+    Form {
+        suffix: "registers",
+        class: Class::Cpu,
+        body: "matmul/registers",
+        constants: &[("WG", 8), ("TM", 16), ("TN", 32)],
+        ..MATMUL_TILED
+    },
+    Form {
+        suffix: "subgroup",
+        class: Class::Subgroup,
+        body: "matmul/subgroup",
+        constants: &[("WG", 8), ("TM", 64), ("TN", 32)],
+        ..MATMUL_TILED
+    },
+];
+
+/// Rows of items of 1 and of 4 elements ([`VEC4`]).
+macro_rules! softmax_forms {
+    ($log:literal, $body:literal, $in_place:expr, [$($input:literal),*]) => {{
+        const BASE: Form = Form {
+            body: $body,
+            pieces: &["shared/index", "shared/float", "softmax/item1"],
+            bindings: &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "item")],
+            params: Some(params::Softmax::INFO),
+            in_place: $in_place,
+            constants: &[("WG", 32), ("LANES", 1), ("LOG", $log)],
+            ..PLAIN
+        };
+        const FOURS: Form = Form {
+            suffix: "vec4",
+            lanes: 4,
+            pieces: &["shared/index", "shared/float", "softmax/item4"],
+            constants: &[("WG", 32), ("LANES", 4), ("LOG", $log)],
+            ..BASE
+        };
+        &[BASE, FOURS]
+    }};
+}
+const SOFTMAX: &[Form] = softmax_forms!(0, "softmax/rows", &[0], ["a"]);
+const LOG_SOFTMAX: &[Form] = softmax_forms!(1, "softmax/rows", &[0], ["a"]);
+const SOFTMAX_BACKWARD: &[Form] = softmax_forms!(0, "softmax/rows_backward", &[0, 1], ["a", "dout"]);
+const LOG_SOFTMAX_BACKWARD: &[Form] = softmax_forms!(1, "softmax/rows_backward", &[0, 1], ["a", "dout"]);
+
 const STATUS: Binding = bind("status", Role::InOut, "atomic<u32>");
 const INDEX: Form = Form { params: Some(params::Index::INFO), ..PLAIN };
 const INDEX_SELECT_PLAIN: Form = Form {
@@ -660,6 +714,20 @@ kernels! {
         argmax F ARGMAX with ["shared/float"];
         /// further stages of argmax
         argmax_merge F ARGMAX_MERGE with ["shared/float"];
+    }
+    matmul {
+        /// out = a b: matrices of any strides, in batches
+        matmul F MATMUL;
+    }
+    softmax {
+        /// exp(scale a) of each row, divided by its sum; optionally causally masked
+        softmax F SOFTMAX;
+        /// scale a of each row less the logarithm of the sum of its exponentials
+        log_softmax F LOG_SOFTMAX;
+        /// gradient of softmax from its result a
+        softmax_backward F SOFTMAX_BACKWARD;
+        /// gradient of log_softmax from its result a
+        log_softmax_backward F LOG_SOFTMAX_BACKWARD;
     }
     norm {
         /// layer normalisation of rows; mean and 1 / standard deviation are kept for the backward pass

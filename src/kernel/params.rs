@@ -203,6 +203,50 @@ params! {
         pad: u32,
     }
 
+    /// A product out [M, N] = a [M, K] b [K, N] for each entry of a batch of up to two dimensions, any strides.
+    Matmul {
+        /// M, N, K, and the length of the inner batch dimension.
+        size: [u32; 4],
+        /// Of a: where it starts; strides of rows, of k and of the inner batch dimension.
+        a: [u32; 4],
+        /// Of b: where it starts; strides of k, of columns and of the inner batch dimension.
+        b: [u32; 4],
+        /// Of the result: where it starts; strides of rows, of columns and of the inner batch dimension.
+        out: [u32; 4],
+        /// Strides of the outer batch dimension in a, b and the result; stride of the parts of K in the result.
+        outer: [u32; 4],
+        /// Tiles across, tiles down, and batch entries times parts.
+        tiles: [u32; 4],
+        /// Parts that K is cut into; each has a result of its own.
+        parts: u32,
+        /// Length of a part, at most 16,384.
+        part_len: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad2: u32,
+    }
+
+    /// Softmax and its gradients over contiguous rows; lengths and offsets in items.
+    Softmax {
+        /// Rows.
+        rows: u32,
+        /// Items per row.
+        n: u32,
+        /// Rows of one matrix, whose row t counts columns 0..=t only; 0 where all columns count.
+        causal: u32,
+        /// Factor on the input.
+        scale: f32,
+        /// Where the input (backward: the result of the forward pass) starts.
+        a_offset: u32,
+        /// Where the gradient of the output starts.
+        dout_offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// 0.
+        pad: u32,
+    }
+
     /// Index kernels over [outer, rows, width]; lengths and offsets in items.
     Index {
         /// Invocations needed.

@@ -6,6 +6,7 @@
 pub mod attention;
 pub mod binary;
 pub mod copy;
+mod create;
 pub(crate) mod elementwise;
 pub mod index;
 pub mod loss;

@@ -79,12 +79,8 @@ fn gpt(name: &str, c: &Value) {
     load_parameters(&model.named_parameters(), &init, "init.").unwrap();
 
     let (steps, accum, clip) = (count(c, "steps"), count(c, "accum"), number(c, "clip"));
-    let schedule = WarmupCosine {
-        lr: number(c, "lr"),
-        min_lr: number(c, "min_lr"),
-        warmup: count(c, "warmup") as u64,
-        steps: steps as u64,
-    };
+    let schedule =
+        WarmupCosine { lr: number(c, "lr"), min_lr: number(c, "min_lr"), warmup: count(c, "warmup") as u64, steps: steps as u64 };
     let groups = ParamGroup::by_rank(model.named_parameters(), schedule.lr, number(c, "weight_decay"));
     let options = AdamOptions { betas: (0.9, number(c, "beta2")), ..Default::default() };
     let mut optimizer = Adam::adamw(groups, options);

@@ -2,9 +2,11 @@
 
 #[path = "../support/device.rs"]
 mod device;
-mod streams;
+mod examples;
+mod exit;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
+mod streams;
 mod train_gpt;
 mod train_state;

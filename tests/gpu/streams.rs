@@ -29,3 +29,103 @@ fn many_small_uploads_are_all_right() {
     }
     assert!(device.stats().staging_upload_bytes <= 64 << 20);
 }
+
+#[test]
+fn a_stream_reads_what_another_wrote_and_dropped() {
+    // Main makes x, side reads it, main drops x and fills new tensors of the same size: the memory must not come too early.
+    let device = device();
+    let side = device.new_stream();
+    for round in 0..200 {
+        let value = round as f64;
+        let x = Tensor::full(&device, &[4096], value).unwrap();
+        let y = side.scope(|| &x + 1.0).unwrap();
+        drop(x);
+        let _overwriting = Tensor::full(&device, &[4096], -1.0).unwrap();
+        let _again = Tensor::full(&device, &[4096], -2.0).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), vec![value as f32 + 1.0; 4096], "round {round}");
+    }
+}
+
+#[test]
+fn an_upload_does_not_overtake_kernels_that_read_the_memory() {
+    let device = device();
+    for round in 0..200 {
+        let x = Tensor::full(&device, &[1024], 1.0).unwrap();
+        let y = (&x * 2.0).unwrap();
+        drop(x);
+        let z = Tensor::from_slice(&device, &[1024], &[7.0f32; 1024]).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), vec![2.0; 1024], "round {round}");
+        assert_eq!(z.to_vec::<f32>().unwrap(), vec![7.0; 1024], "round {round}");
+    }
+}
+
+#[test]
+fn two_threads_on_two_streams_get_what_they_would_alone() {
+    let device = device();
+    let results: Vec<f32> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let device = device.clone();
+                scope.spawn(move || {
+                    let stream = device.new_stream();
+                    let _guard = stream.enter();
+                    let mut x = Tensor::full(&device, &[1000], f64::from(thread)).unwrap();
+                    for _ in 0..100 {
+                        x = (&x + 1.0).unwrap();
+                    }
+                    x.sum_all().unwrap().item::<f32>().unwrap()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(results, [100_000.0, 101_000.0, 102_000.0, 103_000.0]);
+}
+
+#[test]
+fn the_current_stream_belongs_to_the_thread_and_guards_nest() {
+    let device = device();
+    let (a, b) = (device.new_stream(), device.new_stream());
+    assert_eq!(device.current_stream(), device.default_stream());
+    let outer = a.enter();
+    {
+        let _inner = b.enter();
+        assert_eq!(device.current_stream(), b);
+        let other = std::thread::scope(|scope| scope.spawn(|| device.current_stream().id()).join().unwrap());
+        assert_eq!(other, 0, "another thread starts on the default stream");
+    }
+    assert_eq!(device.current_stream(), a);
+    drop(outer);
+    assert_eq!(device.current_stream(), device.default_stream());
+}
+
+#[test]
+fn events_and_queries_follow_the_work() {
+    let device = device();
+    let stream = device.new_stream();
+    let never = linn::Event::new();
+    assert!(never.query());
+    never.synchronize().unwrap();
+    let x = stream.scope(|| Tensor::ones(&device, &[100])).unwrap();
+    let event = stream.record_event();
+    event.synchronize().unwrap();
+    assert!(event.query() && stream.query());
+    never.record(&stream);
+    assert!(never.query());
+    device.default_stream().wait_stream(&stream).unwrap();
+    assert_eq!((&x + &x).unwrap().to_vec::<f32>().unwrap(), vec![2.0; 100]);
+}
+
+#[test]
+fn views_in_place_and_across_streams_are_ordered() {
+    let device = device();
+    let side = device.new_stream();
+    let x = Tensor::zeros(&device, &[8, 64]).unwrap();
+    for row in 0..8 {
+        let view = x.narrow(0, row, 1).unwrap();
+        let stream = if row % 2 == 0 { &side } else { &device.default_stream() };
+        stream.scope(|| view.fill_(row as f64)).unwrap();
+    }
+    let expected: Vec<f32> = (0..8).flat_map(|row| vec![row as f32; 64]).collect();
+    assert_eq!(x.to_vec::<f32>().unwrap(), expected);
+}

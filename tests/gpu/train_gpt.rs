@@ -17,7 +17,8 @@ fn args(folder: &Path, more: &str) -> Args {
         std::fs::write(&text, "the quick brown fox jumps over the lazy dog\n".repeat(50)).unwrap();
     }
     let text = text.display().to_string();
-    let words = ["train_gpt", "--text", &text].into_iter().chain(SMALL.split(' ')).chain(more.split(' ').filter(|word| !word.is_empty()));
+    let words =
+        ["train_gpt", "--text", &text].into_iter().chain(SMALL.split(' ')).chain(more.split(' ').filter(|word| !word.is_empty()));
     let mut args = Args::try_parse_from(words).unwrap();
     // Relative names are meant inside the folder.
     for path in [&mut args.save, &mut args.resume, &mut args.json].into_iter().flatten() {

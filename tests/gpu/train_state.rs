@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use linn::Tensor;
 use linn::autograd::no_grad;
 use linn::nn::state::{load, load_parameters, save};
 use linn::nn::{Bias, Dropout, Gpt, GptConfig, Linear, Module};
 use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_grad_norm_, clip_scale, grad_norm};
-use linn::Tensor;
 
 use crate::device::device;
 
@@ -66,8 +66,7 @@ fn a_loaded_optimizer_goes_on_with_the_same_bits() {
         }
     }
     assert_eq!(values(&a), values(&b));
-    let partial: BTreeMap<String, Tensor> =
-        first.state().into_iter().filter(|(name, _)| name.starts_with("step")).collect();
+    let partial: BTreeMap<String, Tensor> = first.state().into_iter().filter(|(name, _)| name.starts_with("step")).collect();
     assert!(second.load_state(&partial, "").unwrap_err().to_string().contains("exp_avg.p is missing"));
 }
 

@@ -52,7 +52,7 @@ fn sharings(id: KernelId) -> Vec<Sharing> {
 fn parse(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -> Result<(Module, ModuleInfo), String> {
     let text = source::compose(id, dtype, sharing, path).map_err(|error| error.to_string())?;
     let module = naga::front::wgsl::parse_str(&text).map_err(|error| error.emit_to_string(&text))?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::IMMEDIATES)
+    let info = Validator::new(ValidationFlags::all(), Capabilities::IMMEDIATES | Capabilities::SUBGROUP)
         .validate(&module)
         .map_err(|error| error.emit_to_string(&text))?;
     Ok((module, info))

@@ -28,7 +28,11 @@ fn all() -> Vec<(&'static str, Error, String)> {
         case("OutOfMemory", Error::OutOfMemory(report), &oom),
         case(
             "Shape",
-            Error::shape("matmul", "shapes [2, 3] and [4, 5] do not fit", "the last of the first must equal the first of the second"),
+            Error::shape(
+                "matmul",
+                "shapes [2, 3] and [4, 5] do not fit",
+                "the last of the first must equal the first of the second",
+            ),
             "matmul: shapes [2, 3] and [4, 5] do not fit\nhelp: the last of the first must equal the first of the second",
         ),
         case(
@@ -48,7 +52,11 @@ fn all() -> Vec<(&'static str, Error, String)> {
         ),
         case(
             "Limit",
-            Error::Limit { op: "cat", fact: "needs 9 storage buffers, the adapter has 8".into(), help: "use another adapter".into() },
+            Error::Limit {
+                op: "cat",
+                fact: "needs 9 storage buffers, the adapter has 8".into(),
+                help: "use another adapter".into(),
+            },
             "cat: needs 9 storage buffers, the adapter has 8\nhelp: use another adapter",
         ),
         case(
@@ -116,10 +124,7 @@ fn the_first_line_of_out_of_memory_is_the_fact() {
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("out of memory: asked 2.0 MiB on stream 3 for from_slice at "), "{first}");
     assert!(first.ends_with("; largest free block 0 B, reserved 0 B of 1.0 MiB"), "{first}");
-    assert_eq!(
-        text.lines().last().unwrap(),
-        "help: this request alone exceeds the limit; raise the limit to 2.0 MiB or more"
-    );
+    assert_eq!(text.lines().last().unwrap(), "help: this request alone exceeds the limit; raise the limit to 2.0 MiB or more");
 }
 
 #[test]

@@ -303,7 +303,11 @@ fn check(file: &str, text: &str) -> Vec<String> {
 #[test]
 fn violations_are_found_and_located() {
     let cases: &[(&str, &str, &[&str])] = &[
-        ("memory/pool.rs", "\nuse crate::device::Device;\n", &["src/memory/pool.rs:2: floor 1 uses `crate::device::Device` of floor 2"]),
+        (
+            "memory/pool.rs",
+            "\nuse crate::device::Device;\n",
+            &["src/memory/pool.rs:2: floor 1 uses `crate::device::Device` of floor 2"],
+        ),
         (
             "ops/unary.rs",
             "use crate::{\n    dtype::DType, error::{Error, Result},\n    nn::{Linear, Module as M},\n};\n",
@@ -313,7 +317,11 @@ fn violations_are_found_and_located() {
             ],
         ),
         ("stream/mod.rs", "fn f(x: &crate::Tensor) {}", &["src/stream/mod.rs:1: floor 4 uses `crate::Tensor` of floor 5"]),
-        ("nn/linear.rs", "let s = crate::optim::Sgd::new();", &["src/nn/linear.rs:1: `nn` uses `optim`, its neighbour on floor 8"]),
+        (
+            "nn/linear.rs",
+            "let s = crate::optim::Sgd::new();",
+            &["src/nn/linear.rs:1: `nn` uses `optim`, its neighbour on floor 8"],
+        ),
         ("optim/sgd.rs", "use super::super::data::*;", &["src/optim/sgd.rs:1: `optim` uses `data`, its neighbour on floor 8"]),
         ("ids.rs", "use super::memory::Pool;", &["src/ids.rs:1: floor 0 uses `super::memory::Pool` of floor 1"]),
         ("stream/policy.rs", "fn f(d: &wgpu::Device) {}", &["src/stream/policy.rs:1: names wgpu"]),
@@ -335,7 +343,10 @@ fn what_is_allowed_is_not_reported() {
     let fine = [
         ("error.rs", "pub use crate::memory::OomReport;\nuse crate::dtype::DType;"),
         ("device/driver.rs", "use crate::device::core::Core; use wgpu::Buffer; use super::memory::Memory; use std::sync::Arc;"),
-        ("memory/pool.rs", "// crate::device\n/* crate::nn /* wgpu:: */ std::sync */ let s = \"crate::stream::x\"; let r = r#\"a\" wgpu::B\"#;"),
+        (
+            "memory/pool.rs",
+            "// crate::device\n/* crate::nn /* wgpu:: */ std::sync */ let s = \"crate::stream::x\"; let r = r#\"a\" wgpu::B\"#;",
+        ),
         ("memory/pool.rs", "let c = '\"'; let l: &'a str = x; use crate::ids::{Fence, FenceSet}; use std::fmt;"),
         ("tensor/mod.rs", "fn f() -> crate::Result<()> { $crate::dtype::size() }"),
         ("stream/queue.rs", "use wgpu::naga; use super::policy; use crate::stream::policy as p;"),

@@ -15,16 +15,39 @@ const EVENTS: usize = 3;
 /// One step of a program. Numbers choose among what there is (modulo), so any subset of the steps is a program too.
 #[derive(Clone, Debug)]
 enum Op {
-    Alloc { slot: usize },
-    Free { block: usize },
-    Command { stream: usize, reads: Vec<usize>, write: Option<usize>, constant: u64 },
-    Record { event: usize, stream: usize },
-    Wait { stream: usize, event: usize },
+    Alloc {
+        slot: usize,
+    },
+    Free {
+        block: usize,
+    },
+    Command {
+        stream: usize,
+        reads: Vec<usize>,
+        write: Option<usize>,
+        constant: u64,
+    },
+    Record {
+        event: usize,
+        stream: usize,
+    },
+    Wait {
+        stream: usize,
+        event: usize,
+    },
     NewStream,
-    DropStream { stream: usize },
+    DropStream {
+        stream: usize,
+    },
     /// Without a target: everything. `admit` are coin flips: 1 of `admit` commands ends the batch, 0 for never.
-    Plan { target: Option<Vec<(usize, u64)>>, admit: u64, seed: u64 },
-    Complete { count: usize },
+    Plan {
+        target: Option<Vec<(usize, u64)>>,
+        admit: u64,
+        seed: u64,
+    },
+    Complete {
+        count: usize,
+    },
 }
 
 struct Random(u64);
@@ -264,7 +287,8 @@ impl World {
         let readable: Vec<usize> = (0..self.blocks.len()).filter(|block| self.blocks[*block].written).collect();
         let reads: Vec<usize> = reads.iter().filter_map(|choice| readable.get(choice % readable.len().max(1)).copied()).collect();
         let write = write.filter(|_| !self.blocks.is_empty()).map(|choice| choice % self.blocks.len());
-        let mut needs = self.streams[index].waits.clone();
+        // The waits of the stream bind its next command; later ones come after that.
+        let mut needs = std::mem::take(&mut self.streams[index].waits);
         reads.iter().for_each(|block| accesses.push(self.blocks[*block].id, Access::Read));
         if let Some(block) = write {
             accesses.push(self.blocks[block].id, Access::Write);

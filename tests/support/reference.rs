@@ -338,6 +338,55 @@ pub fn sgd_momentum(
     (x - lr * if nesterov { g + mu * b } else { b }, b)
 }
 
+/// [m, k] times [k, n].
+pub fn matmul(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
+    let mut out = vec![0.0; m * n];
+    for i in 0..m {
+        for j in 0..n {
+            out[i * n + j] = (0..k).map(|at| a[i * k + at] * b[at * n + j]).sum();
+        }
+    }
+    out
+}
+
+/// Rows of `n`; row t of every `causal` rows counts columns 0..=t only, where `causal` is not 0.
+pub fn softmax(a: &[f64], n: usize, causal: usize, scale: f64) -> Vec<f64> {
+    let mut out = Vec::new();
+    for (r, row) in a.chunks(n).enumerate() {
+        let seen = if causal > 0 { (r % causal + 1).min(n) } else { n };
+        let top = row[..seen].iter().fold(f64::NEG_INFINITY, |top, x| maximum(top, x * scale));
+        let terms: Vec<f64> = row[..seen].iter().map(|x| (x * scale - top).exp()).collect();
+        let total: f64 = terms.iter().sum();
+        out.extend((0..n).map(|i| if i < seen { terms[i] / total } else { 0.0 }));
+    }
+    out
+}
+pub fn log_softmax(a: &[f64], n: usize) -> Vec<f64> {
+    let mut out = Vec::new();
+    for row in a.chunks(n) {
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, maximum);
+        let total: f64 = row.iter().map(|x| (x - top).exp()).sum();
+        out.extend(row.iter().map(|x| x - top - total.ln()));
+    }
+    out
+}
+pub fn softmax_backward(y: &[f64], dout: &[f64], n: usize, scale: f64) -> Vec<f64> {
+    let mut out = Vec::new();
+    for (y, dout) in y.chunks(n).zip(dout.chunks(n)) {
+        let dot: f64 = y.iter().zip(dout).map(|(y, d)| y * d).sum();
+        out.extend(y.iter().zip(dout).map(|(y, d)| scale * y * (d - dot)));
+    }
+    out
+}
+pub fn log_softmax_backward(y: &[f64], dout: &[f64], n: usize) -> Vec<f64> {
+    let mut out = Vec::new();
+    for (y, dout) in y.chunks(n).zip(dout.chunks(n)) {
+        let sum: f64 = dout.iter().sum();
+        out.extend(y.iter().zip(dout).map(|(y, d)| d - y.exp() * sum));
+    }
+    out
+}
+
 /// Known answers of philox4x32-10 from the Random123 distribution: zeros, ones, digits of pi.
 #[test]
 fn philox_gives_the_published_answers() {

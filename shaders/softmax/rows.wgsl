@@ -1,0 +1,41 @@
+// softmax and log_softmax of rows of n items, scaled and causally masked; one invocation per row, which reads it twice.
+
+// (maximum m, sum of exp(x - m)) with one more x. -inf adds nothing even where m is -inf; +inf and NaN make the sum NaN.
+fn more(seen: vec2<elem>, x: elem) -> vec2<elem> {
+    let m = select(seen.x, x, x > seen.x);
+    let kept = select(seen.y * f_exp(seen.x - m), seen.y, seen.x == m);
+    return vec2<elem>(m, kept + select(f_exp(x - m), 0.0, x == -f_infinity()));
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let row = flat_group(group, groups) * WG + lane;
+    if row >= p.rows {
+        return;
+    }
+    // Elements of the row that count: columns up to the row's number in its matrix, where the mask is causal.
+    let width = p.n * LANES;
+    let seen = select(width, min(row % max(p.causal, 1u) + 1u, width), p.causal > 0u);
+    let start = p.a_offset + row * p.n;
+    var state = vec2<elem>(-f_infinity(), 0.0);
+    for (var i = 0u; i * LANES < seen; i++) {
+        state = more_of(state, load_a(start + i) * p.scale, seen - i * LANES);
+    }
+    let log_sum = f_log(state.y);
+    for (var i = 0u; i < p.n; i++) {
+        var value = item();
+        if i * LANES < seen {
+            let x = load_a(start + i) * p.scale;
+            if LOG == 1u {
+                value = (x - state.x) - log_sum;
+            } else {
+                value = masked(exp_of(x - state.x) / state.y, seen - i * LANES);
+            }
+        }
+        out[p.out_offset + row * p.n + i] = value;
+    }
+}

@@ -1,0 +1,58 @@
+//! Tensors made by a kernel: constants, ranges, random numbers. All f32 and contiguous unless they say otherwise.
+
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ops;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// f32 zeros.
+    #[track_caller]
+    pub fn zeros(device: &Device, shape: &[usize]) -> Result<Tensor> {
+        ops::copy::full(device, shape, 0.0, DType::F32)
+    }
+
+    /// f32 ones.
+    #[track_caller]
+    pub fn ones(device: &Device, shape: &[usize]) -> Result<Tensor> {
+        ops::copy::full(device, shape, 1.0, DType::F32)
+    }
+
+    /// f32, every element `value`.
+    #[track_caller]
+    pub fn full(device: &Device, shape: &[usize], value: f64) -> Result<Tensor> {
+        ops::copy::full(device, shape, value, DType::F32)
+    }
+
+    /// 0, 1, .. `len` - 1.
+    #[track_caller]
+    pub fn arange(device: &Device, len: usize, dtype: DType) -> Result<Tensor> {
+        ops::copy::arange(device, len, dtype)
+    }
+
+    /// f32, uniform in [0, 1), from the device's generator.
+    #[track_caller]
+    pub fn rand(device: &Device, shape: &[usize]) -> Result<Tensor> {
+        ops::random::uniform(device, shape, 0.0, 1.0)
+    }
+
+    /// f32, normal with mean 0 and deviation 1, from the device's generator.
+    #[track_caller]
+    pub fn randn(device: &Device, shape: &[usize]) -> Result<Tensor> {
+        ops::random::normal(device, shape, 0.0, 1.0)
+    }
+
+    /// i32 in [low, high), from the device's generator.
+    #[track_caller]
+    pub fn randint(device: &Device, low: i32, high: i32, shape: &[usize]) -> Result<Tensor> {
+        ops::random::randint(device, shape, low, high)
+    }
+}
+
+impl Device {
+    /// Starts the device's random generator over.
+    pub fn manual_seed(&self, seed: u64) -> Result<()> {
+        ops::random::manual_seed(self, seed)
+    }
+}
