@@ -239,6 +239,7 @@ pub const FILES: &[(&str, &str)] = files![
     "shared/status"
     "softmax/item1"
     "softmax/item4"
+    "softmax/online"
     "softmax/rows"
     "softmax/rows_backward"
 ];
