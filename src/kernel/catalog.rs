@@ -130,6 +130,11 @@ impl KernelId {
         &self.row().forms[self.form as usize]
     }
 
+    /// 1 + the place of its row in the catalogue; 0 means "no kernel" in the status words.
+    pub fn number(self) -> u32 {
+        self.kernel as u32 + 1
+    }
+
     /// `gelu`, `gelu_strided`.
     pub fn name(self) -> String {
         match self.form().suffix {
@@ -417,7 +422,7 @@ macro_rules! softmax_forms {
     ($log:literal, $body:literal, $in_place:expr, [$($input:literal),*]) => {{
         const BASE: Form = Form {
             body: $body,
-            pieces: &["shared/index", "shared/float", "softmax/item1"],
+            pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item1"],
             bindings: &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "item")],
             params: Some(params::Softmax::INFO),
             in_place: $in_place,
@@ -427,7 +432,7 @@ macro_rules! softmax_forms {
         const FOURS: Form = Form {
             suffix: "vec4",
             lanes: 4,
-            pieces: &["shared/index", "shared/float", "softmax/item4"],
+            pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item4"],
             constants: &[("WG", 32), ("LANES", 4), ("LOG", $log)],
             ..BASE
         };

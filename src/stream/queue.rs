@@ -166,6 +166,10 @@ impl Queue {
             recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, &command.op))
         });
         let mut taken = Taken::default();
+        // First, so that what comes next does not report again what was reported.
+        if std::mem::take(&mut core.clear_status) {
+            taken.commands.push(Resolved::ClearStatus);
+        }
         for (stream, count) in &batch.runs {
             for _ in 0..*count {
                 if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
@@ -173,9 +177,6 @@ impl Queue {
                     taken.resolve(&mut core, command.op);
                 }
             }
-        }
-        if std::mem::take(&mut core.clear_status) {
-            taken.commands.push(Resolved::ClearStatus);
         }
         let id = core.timeline.handle_submitted(&batch);
         drop(core);
