@@ -131,7 +131,13 @@ impl Queue {
         };
         match shared.gpu.device.poll(poll) {
             Ok(_) | Err(wgpu::PollError::Timeout) => {}
-            Err(error) => shared.late_error(format!("waiting for the device failed: {error}")),
+            Err(error) => {
+                // Nothing more can be learned about this submission; waiters must not hang.
+                shared.late_error(format!("waiting for the device failed: {error}"));
+                if let Some(oldest) = self.in_flight.front() {
+                    self.mailbox.done.fetch_max(oldest.id.0, Ordering::AcqRel);
+                }
+            }
         }
     }
 
