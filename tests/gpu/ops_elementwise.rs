@@ -263,6 +263,8 @@ fn scalars_integers_and_casts() {
     assert_eq!(copy::to_dtype(&whole, DType::F32).unwrap().to_vec::<f32>().unwrap()[..3], [-7.0, 0.0, 3.0]);
     let cut = copy::to_dtype(&tensor(&[4], &[-1.9, 1.9, 0.0, 100.5]), DType::I32).unwrap();
     assert_eq!(cut.to_vec::<i32>().unwrap(), [-1, 1, 0, 100]);
+    assert_eq!(unary::clamp(&whole, -3.0, 5.0).unwrap().to_vec::<i32>().unwrap(), [-3, 0, 3, 5, -3]);
+    assert!(unary::clamp(&tensor(&[1], &[f32::NAN]), 0.0, 1.0).unwrap().item::<f32>().unwrap().is_nan());
     assert!(unary::exp(&whole).is_err() && unary::add_scalar(&whole, 0.5).is_err());
     assert!(binary::add(&whole, &tensor(&[5], &[0.0; 5])).is_err());
 }
