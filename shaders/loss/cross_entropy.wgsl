@@ -19,8 +19,9 @@ fn main(
     for (var i = 0u; i < p.splits; i++) {
         total += load_sums(start + i) * f_exp(load_maxima(start + i) - top);
     }
-    let log_sum = top + f_log(total);
+    let log_total = f_log(total);
     let target_at = checked(load_targets(p.targets_offset + row), p.n, row);
-    lse[row] = log_sum;
-    out[row] = log_sum - load_a(p.a_offset + row * p.n + target_at);
+    lse[row] = top + log_total;
+    // Not lse - logit: where logits are large, their difference to the maximum keeps more digits.
+    out[row] = log_total + (top - load_a(p.a_offset + row * p.n + target_at));
 }

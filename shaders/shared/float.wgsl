@@ -5,6 +5,11 @@ fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
+// `value`, but NaN where x is: drivers turn a comparison and a choice into min and max, which lose NaN.
+fn f_or_nan(value: f32, x: f32) -> f32 {
+    return select(value, x, is_nan(x));
+}
+
 // Not written as constants: WGSL refuses constant expressions that are not finite.
 fn from_bits(bits: u32) -> f32 {
     return bitcast<f32>(bits);

@@ -1,10 +1,13 @@
-// An index outside 0..len is clamped, and the status word tells the host: [1 + its position, the index]. Of several bad
-// indices the last position wins, so that the report does not depend on timing.
+// An index outside 0..len reads entry 0, and the status words tell the host: [KERNEL, position, index, len]. Of several bad
+// indices the first to arrive reports, so that the words belong together.
 fn checked(index: i32, len: u32, position: u32) -> u32 {
-    if index < 0 || u32(index) >= len {
-        atomicMax(&status[0], position + 1u);
-        atomicStore(&status[1], bitcast<u32>(index));
-        return min(u32(max(index, 0)), len - 1u);
+    if index >= 0 && u32(index) < len {
+        return u32(index);
     }
-    return u32(index);
+    if atomicMax(&status[0], KERNEL) == 0u {
+        atomicStore(&status[1], position);
+        atomicStore(&status[2], bitcast<u32>(index));
+        atomicStore(&status[3], len);
+    }
+    return 0u;
 }

@@ -28,6 +28,9 @@ pub(crate) struct Core {
     pub(crate) segments: Vec<Option<wgpu::Buffer>>,
     /// Segments whose buffers the queue has to forget, oldest first, and the buffers.
     pub(crate) released: Vec<(SegmentId, wgpu::Buffer)>,
+    /// Segments ever released, and those of them whose buffers the queue has dropped.
+    pub(crate) released_ever: u64,
+    pub(crate) forgotten: u64,
     /// Segments bought since the queue looked last.
     pub(crate) bought: Vec<(SegmentId, wgpu::Buffer)>,
     pub(crate) staging: Staging,
@@ -109,6 +112,8 @@ impl Core {
             recordings: Vec::new(),
             segments: Vec::new(),
             released: Vec::new(),
+            released_ever: 0,
+            forgotten: 0,
             bought: Vec::new(),
             staging: Staging::default(),
             read: Vec::new(),
@@ -152,6 +157,7 @@ impl Core {
         while let Some(segment) = self.pool.poll_release(&self.timeline) {
             if let Some(buffer) = self.segments.get_mut(segment.0 as usize).and_then(Option::take) {
                 self.released.push((segment, buffer));
+                self.released_ever += 1;
             }
         }
     }

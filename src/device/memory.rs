@@ -61,12 +61,16 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let mut core = self.device.shared().lock();
-        let core = &mut *core;
+        let mut guard = self.device.shared().lock();
+        let core = &mut *guard;
         let uses = core.timeline.end_block(self.block);
         core.places.release(self.place);
         core.pool.free(self.block, uses, &core.timeline);
         core.release_segments();
+        if !core.released.is_empty() {
+            // The driver gets its memory back now, not with the next command.
+            self.device.shared().wake(guard);
+        }
     }
 }
 
@@ -89,8 +93,13 @@ impl Device {
                 }
                 Answer::NeedSegment(segment) => {
                     core.release_segments();
+                    let releasing = core.forgotten < core.released_ever;
                     drop(guard);
-                    let bought = shared.create_buffer(segment.size, BufferKind::Segment);
+                    let mut bought = shared.create_buffer(segment.size, BufferKind::Segment);
+                    if bought.is_err() && releasing {
+                        shared.wait_until_forgotten();
+                        bought = shared.create_buffer(segment.size, BufferKind::Segment);
+                    }
                     let core = &mut *shared.lock();
                     match bought {
                         Ok(buffer) => {
@@ -104,6 +113,7 @@ impl Device {
                     core.release_segments();
                     drop(guard);
                     self.wait_for_everything()?;
+                    shared.wait_until_forgotten();
                 }
                 Answer::Exhausted(report) => return Err(Error::OutOfMemory(report)),
             }

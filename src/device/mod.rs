@@ -141,8 +141,26 @@ impl Shared {
         }
     }
 
+    /// Waits until the queue has dropped the buffers of the segments released so far.
+    pub(crate) fn wait_until_forgotten(&self) {
+        if cfg!(target_arch = "wasm32") {
+            return;
+        }
+        let mut core = self.lock();
+        let released = core.released_ever;
+        while core.forgotten < released && !core.stop {
+            if core.queue_sleeps {
+                self.work.notify_one();
+            }
+            // The bound is a safety net against a missed wake-up.
+            let bound = std::time::Duration::from_millis(50);
+            core = self.room.wait_timeout(core, bound).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Keeps an error of enqueued work for the next call that synchronises.
     pub(crate) fn late_error(&self, fact: String) {
+        let fact = one_line(&fact);
         let mut core = self.lock();
         if core.late_error.is_none() {
             core.late_error = Some(Error::Device {
@@ -154,6 +172,7 @@ impl Shared {
 
     /// The device is gone: every waiter and every later call is told.
     pub(crate) fn lost(&self, fact: String) {
+        let fact = one_line(&fact);
         let mut core = self.lock();
         if core.stop {
             return;
@@ -181,6 +200,11 @@ impl Shared {
     }
 }
 
+/// Drivers write several lines; a fact is one.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 impl Device {
     pub(crate) async fn open_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
         Ok(Shared::new(adapter::open(&options).await?, options))
@@ -190,6 +214,13 @@ impl Device {
     #[cfg(feature = "noop")]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Arc<Shared> {
         Shared::new(adapter::open_noop(), options)
+    }
+
+    /// The driver refuses the next `count` segments. For tests of what happens then.
+    #[cfg(feature = "noop")]
+    #[doc(hidden)]
+    pub fn refuse_segments(&self, count: u64) {
+        self.shared().refuse_segments.store(count, Ordering::Release);
     }
 
     pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {
@@ -249,7 +280,9 @@ impl Device {
     /// Submits everything and waits until it has been executed.
     pub(crate) fn wait_for_everything(&self) -> Result<()> {
         let fences = self.shared().lock().timeline.everything();
-        self.block_on(self.completion(fences)?)?;
+        if !fences.is_empty() {
+            self.block_on(self.completion(fences)?)?;
+        }
         self.shared().lock().alive()
     }
 

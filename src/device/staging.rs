@@ -55,6 +55,8 @@ struct Chunk {
 pub(crate) struct Piece {
     pub(crate) chunk: ChunkId,
     pub(crate) offset: u64,
+    /// Bytes of it.
+    pub(crate) size: u64,
     pub(crate) buffer: Arc<wgpu::Buffer>,
 }
 
@@ -86,6 +88,18 @@ impl Staging {
         Some(self.take(ready, size))
     }
 
+    /// Where no chunk has the size that is wanted and no more may be bought: a piece of the largest chunk that is ready,
+    /// shorter than asked for if need be. Without it, chunks of one size would shut out uploads of another for ever.
+    pub(crate) fn any_piece(&mut self, direction: Direction, size: u64) -> Option<Piece> {
+        let ready = |(_, chunk): &(usize, &Chunk)| chunk.state == State::Ready && chunk.direction == direction;
+        let largest = self.chunks.iter().enumerate().filter(ready).max_by_key(|(_, chunk)| chunk.size);
+        let (id, most) = largest.map(|(index, chunk)| (ChunkId(index as u32), chunk.size))?;
+        if size <= SHARED_UPLOAD {
+            self.open[direction as usize] = Some(id);
+        }
+        Some(self.take(id, size.min(most)))
+    }
+
     /// The smallest ready chunk with a size from `least` to `most`.
     fn ready(&self, direction: Direction, least: u64, most: u64) -> Option<ChunkId> {
         let fits =
@@ -100,7 +114,7 @@ impl Staging {
         chunk.used += size.next_multiple_of(PIECE_ALIGNMENT);
         chunk.state = State::Filling;
         chunk.unencoded += 1;
-        Piece { chunk: id, offset, buffer: chunk.buffer.clone() }
+        Piece { chunk: id, offset, size, buffer: chunk.buffer.clone() }
     }
 
     /// Size of the chunk to buy for a piece of `size` bytes; `None` where uploads would hold too much and have to wait.

@@ -115,11 +115,13 @@ impl Device {
     /// Gives cached memory back to the driver; submits and waits first, so that nothing unused stays behind.
     pub fn empty_cache(&self) -> Result<()> {
         self.wait_for_everything()?;
-        let mut core = self.shared().lock();
-        core.pool.empty_cache();
-        core.release_segments();
-        let core = &mut *core;
-        core.pool.handle_completed(&core.timeline);
-        core.alive()
+        {
+            let core = &mut *self.shared().lock();
+            core.pool.empty_cache();
+            core.release_segments();
+            core.pool.handle_completed(&core.timeline);
+        }
+        self.shared().wait_until_forgotten();
+        self.shared().lock().alive()
     }
 }

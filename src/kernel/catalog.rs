@@ -130,6 +130,11 @@ impl KernelId {
         &self.row().forms[self.form as usize]
     }
 
+    /// 1 + the place of its row in the catalogue; 0 means "no kernel" in the status words.
+    pub fn number(self) -> u32 {
+        self.kernel as u32 + 1
+    }
+
     /// `gelu`, `gelu_strided`.
     pub fn name(self) -> String {
         match self.form().suffix {
@@ -234,6 +239,7 @@ pub const STRIDED_VEC4: u8 = 2;
 const F: &[DType] = &[DType::F32];
 const I: &[DType] = &[DType::I32];
 const U: &[DType] = &[DType::U32];
+const IU: &[DType] = &[DType::I32, DType::U32];
 const FI: &[DType] = &[DType::F32, DType::I32];
 const ALL: &[DType] = &[DType::F32, DType::I32, DType::U32];
 
@@ -624,7 +630,7 @@ kernels! {
         /// out = error function of a
         erf F MAP = "f_erf(a)" with ["shared/float"];
         /// out = a where it is positive, else 0; NaN stays NaN
-        relu F MAP = "select(a, 0.0, a < 0.0)";
+        relu F MAP = "f_or_nan(select(a, 0.0, a < 0.0), a)" with ["shared/float"];
         /// out = a Phi(a), exact (erf)
         gelu F MAP = "f_gelu(a)" with ["shared/float"];
         /// out = a + s
@@ -638,7 +644,9 @@ kernels! {
         /// out = a^s
         pow_scalar F MAP = "f_pow(a, s)" with ["shared/float"];
         /// out = a bounded by s below and by t above; NaN stays NaN
-        clamp ALL MAP = "select(select(a, s, a < s), t, select(a, s, a < s) > t)";
+        clamp F MAP = "f_or_nan(select(select(a, s, a < s), t, select(a, s, a < s) > t), a)" with ["shared/float"];
+        /// out = a bounded by s below and by t above, whole numbers
+        clamp_integer IU MAP = "min(max(a, s), t)";
     }
     binary {
         /// out = a + b
@@ -772,6 +780,6 @@ kernels! {
         /// one step of SGD with momentum
         sgd_momentum F SGD_MOMENTUM;
         /// factor that bounds the gradient norm a by s: out = min(1, s / (a + t)); NaN stays NaN
-        clip_coefficient F MAP = "select(s / (a + t), 1.0, s / (a + t) > 1.0)";
+        clip_coefficient F MAP = "f_or_nan(select(s / (a + t), 1.0, s / (a + t) > 1.0), a)" with ["shared/float"];
     }
 }

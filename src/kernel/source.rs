@@ -48,6 +48,10 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
     }
     let mut out = String::with_capacity(8 << 10);
     aliases(&mut out, row, form, dtype);
+    // What a kernel that checks indices writes into the status words.
+    if form.bindings.iter().any(|binding| binding.name == "status") {
+        line(&mut out, format_args!("const KERNEL: u32 = {}u;", id.number()));
+    }
     for (name, value) in form.constants {
         line(&mut out, format_args!("const {name}: u32 = {value}u;"));
     }

@@ -108,7 +108,7 @@ pub fn pow_scalar(x: &Tensor, scalar: f64) -> Result<Tensor> {
 #[track_caller]
 pub fn clamp(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
     let scalars = [scalar_bits("clamp", low, x.dtype())?, scalar_bits("clamp", high, x.dtype())?];
-    map("clamp", Kernel::clamp, x, scalars)
+    map("clamp", if x.dtype().is_float() { Kernel::clamp } else { Kernel::clamp_integer }, x, scalars)
 }
 
 /// x = x * scalar, in place, through views.

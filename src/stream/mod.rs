@@ -56,11 +56,11 @@ impl Drop for StreamHandle {
 }
 
 thread_local! {
-    /// (device, stream) of the guards alive on this thread, innermost last.
-    static CURRENT: RefCell<SmallVec<[(u64, Stream); 2]>> = RefCell::new(SmallVec::new());
+    /// (device, stream) of the guards alive on this thread, innermost last; `None` for one that was dropped before an inner one.
+    static CURRENT: RefCell<SmallVec<[Option<(u64, Stream)>; 2]>> = RefCell::new(SmallVec::new());
 }
 
-/// Makes a stream the current one of its thread until dropped. Guards nest.
+/// Makes a stream the current one of its thread until dropped. Guards nest; the innermost one that is alive counts.
 pub struct StreamGuard {
     depth: usize,
     /// A guard belongs to the thread that made it.
@@ -70,7 +70,14 @@ pub struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         // Dropping a stream's last handle takes locks: do it after the borrow ends.
-        let ended: SmallVec<[(u64, Stream); 2]> = CURRENT.with(|current| current.borrow_mut().drain(self.depth..).collect());
+        let ended = CURRENT.with(|current| {
+            let mut current = current.borrow_mut();
+            let ended = current.get_mut(self.depth).and_then(Option::take);
+            while current.last().is_some_and(Option::is_none) {
+                current.pop();
+            }
+            ended
+        });
         drop(ended);
     }
 }
@@ -90,8 +97,9 @@ impl Device {
     /// The stream that this thread enqueues on.
     pub fn current_stream(&self) -> Stream {
         let id = self.shared().id;
-        let entered = CURRENT
-            .with(|current| current.borrow().iter().rev().find(|(device, _)| *device == id).map(|(_, stream)| stream.clone()));
+        let entered = CURRENT.with(|current| {
+            current.borrow().iter().rev().flatten().find(|(device, _)| *device == id).map(|(_, stream)| stream.clone())
+        });
         entered.unwrap_or_else(|| self.default_stream())
     }
 
@@ -119,7 +127,7 @@ impl Stream {
         CURRENT.with(|current| {
             let mut current = current.borrow_mut();
             let depth = current.len();
-            current.push((self.device().shared().id, self.clone()));
+            current.push(Some((self.device().shared().id, self.clone())));
             StreamGuard { depth, _not_send: PhantomData }
         })
     }
@@ -205,7 +213,8 @@ impl std::fmt::Debug for Stream {
 fn current_id(device: &Device) -> StreamId {
     let id = device.shared().id;
     CURRENT.with(|current| {
-        current.borrow().iter().rev().find(|(device, _)| *device == id).map_or(StreamId::DEFAULT, |(_, stream)| stream.0.id)
+        let current = current.borrow();
+        current.iter().rev().flatten().find(|(device, _)| *device == id).map_or(StreamId::DEFAULT, |(_, stream)| stream.0.id)
     })
 }
 
@@ -276,10 +285,12 @@ pub(crate) fn launch(
 /// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are
 /// taken over at once; the call waits only where more is on its way than staging may hold.
 pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8], label: &'static str) -> Result<()> {
-    let mut offset = offset;
-    for bytes in bytes.chunks(LARGEST_CHUNK as usize) {
-        let size = bytes.len() as u64;
-        let (core, piece) = reserve(device, Direction::Upload, size)?;
+    let (mut offset, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let (core, piece) = reserve(device, Direction::Upload, (rest.len() as u64).min(LARGEST_CHUNK))?;
+        let size = piece.size;
+        let (bytes, later) = rest.split_at(size as usize);
+        rest = later;
         // Small pieces share a chunk that a submission may seal, so they are copied under the lock; a large one has a chunk
         // of its own, which nothing seals before its command is enqueued.
         let large = size > crate::device::staging::SHARED_UPLOAD;
@@ -305,7 +316,8 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
     Ok(())
 }
 
-/// A piece of staging memory; buys a chunk, or waits for one, where none is ready. Returns with the lock held.
+/// A piece of staging memory; buys a chunk, or waits for one, where none is ready. Returns with the lock held. The piece of
+/// an upload can be shorter than asked for.
 fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::sync::MutexGuard<'_, Core>, Piece)> {
     let shared = device.shared();
     let mut core = shared.lock();
@@ -325,7 +337,10 @@ fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::syn
                 core = shared.lock();
                 core.staging.add(direction, chunk, buffer);
             }
-            None => core = wait_for_room(shared, core)?,
+            None => match core.staging.any_piece(direction, size) {
+                Some(piece) => return Ok((core, piece)),
+                None => core = wait_for_room(shared, core)?,
+            },
         }
     }
 }

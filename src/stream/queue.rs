@@ -96,7 +96,10 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
         .spawn(move || queue.run(&for_thread))
         .map_err(|error| format!("the queue thread could not be started: {error}"))?;
     Ok(Box::new(move || {
-        let _ = thread.join();
+        // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
     }))
 }
 
@@ -108,7 +111,8 @@ impl Queue {
                 Progress::InFlight => self.poll(shared, LOOK),
                 Progress::Idle => {
                     let mut core = shared.lock();
-                    if !core.stop && core.orders.is_empty() && core.timeline.backlog() == 0 && core.read.is_empty() {
+                    let nothing_asked = core.orders.is_empty() && core.read.is_empty() && core.released.is_empty();
+                    if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
                         core.queue_sleeps = true;
                         let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
                         core.queue_sleeps = false;
@@ -127,7 +131,13 @@ impl Queue {
         };
         match shared.gpu.device.poll(poll) {
             Ok(_) | Err(wgpu::PollError::Timeout) => {}
-            Err(error) => shared.late_error(format!("waiting for the device failed: {error}")),
+            Err(error) => {
+                // Nothing more can be learned about this submission; waiters must not hang.
+                shared.late_error(format!("waiting for the device failed: {error}"));
+                if let Some(oldest) = self.in_flight.front() {
+                    self.mailbox.done.fetch_max(oldest.id.0, Ordering::AcqRel);
+                }
+            }
         }
     }
 
@@ -152,7 +162,7 @@ impl Queue {
         let Some(target) = policy::target(&mut core, self.in_flight.len()) else {
             let idle = self.in_flight.is_empty() && self.mapping == 0;
             drop(core);
-            drop(buffers);
+            forget(shared, buffers);
             return if idle { Progress::Idle } else { Progress::InFlight };
         };
         let estimates = &self.estimates;
@@ -162,6 +172,10 @@ impl Queue {
             recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, &command.op))
         });
         let mut taken = Taken::default();
+        // First, so that what comes next does not report again what was reported.
+        if std::mem::take(&mut core.clear_status) {
+            taken.commands.push(Resolved::ClearStatus);
+        }
         for (stream, count) in &batch.runs {
             for _ in 0..*count {
                 if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
@@ -170,13 +184,10 @@ impl Queue {
                 }
             }
         }
-        if std::mem::take(&mut core.clear_status) {
-            taken.commands.push(Resolved::ClearStatus);
-        }
         let id = core.timeline.handle_submitted(&batch);
         drop(core);
         shared.room.notify_all();
-        drop(buffers);
+        forget(shared, buffers);
         self.submit(shared, id, taken);
         Progress::Worked
     }
@@ -365,6 +376,16 @@ impl Queue {
         drop(core);
         drop((waiters, reads, segments, released, bought, staging));
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
+    }
+}
+
+/// Drops the buffers of released segments and says so.
+fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
+    if !buffers.is_empty() {
+        let count = buffers.len() as u64;
+        drop(buffers);
+        shared.lock().forgotten += count;
+        shared.room.notify_all();
     }
 }
 

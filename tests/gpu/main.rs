@@ -1,16 +1,22 @@
 //! Needs an adapter, software included. Fails with help where there is none; never passes by skipping.
 
+#[path = "../support/close.rs"]
+mod close;
 #[path = "../support/device.rs"]
 mod device;
+#[path = "../support/reference.rs"]
+mod reference;
+
 mod examples;
 mod exit;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
+mod ops_elementwise;
+mod ops_index;
 mod ops_matmul;
+mod ops_reduce;
 mod ops_softmax;
-#[path = "../support/reference.rs"]
-mod reference;
 mod streams;
 mod train_gpt;
 mod train_state;

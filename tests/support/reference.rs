@@ -40,7 +40,7 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "rsub_scalar" => |x| x.s - x.a,
         "rdiv_scalar" => |x| x.s / x.a,
         "pow_scalar" => |x| x.a.powf(x.s),
-        "clamp" => |x| if x.a.is_nan() { x.a } else { x.a.max(x.s).min(x.t) },
+        "clamp" | "clamp_integer" => |x| if x.a.is_nan() { x.a } else { x.a.max(x.s).min(x.t) },
         "add" => |x| x.a + x.b,
         "sub" => |x| x.a - x.b,
         "mul" => |x| x.a * x.b,

@@ -1,0 +1,207 @@
+//! Indices, cross entropy, random numbers and optimizer steps against their references.
+
+use linn::ops::optim::{self, Adam, Decay, Sgd};
+use linn::ops::random::{self, GeneratorState};
+use linn::ops::{index, loss};
+use linn::{DeviceOptions, Tensor};
+
+use crate::close::{assert_close, numbers, wide};
+use crate::device::{device, open};
+use crate::reference::{self, AdamSettings};
+
+fn tensor(shape: &[usize], data: &[f32]) -> Tensor {
+    Tensor::from_slice(&device(), shape, data).unwrap()
+}
+
+fn read(x: &Tensor) -> Vec<f32> {
+    x.to_vec().unwrap()
+}
+
+fn ids(seed: u32, len: usize, below: usize) -> Vec<i32> {
+    numbers(seed, len).iter().map(|x| (((x + 2.0) / 4.0 * below as f32) as i32).min(below as i32 - 1)).collect()
+}
+
+#[test]
+fn embedding_and_its_gradient() {
+    for (v, c, n) in [(1, 1, 1), (65, 128, 768), (7, 5, 100), (1000, 64, 33), (3, 4, 40_000)] {
+        let (weight, picks, dout) = (numbers(1, v * c), ids(2, n, v), numbers(3, n * c));
+        let w = tensor(&[v, c], &weight);
+        let k = Tensor::from_slice(&device(), &[n, 1], &picks).unwrap();
+        let what = format!("{n} of {v} x {c}");
+        let out = index::embedding(&w, &k).unwrap();
+        assert_eq!(out.shape(), [n, 1, c]);
+        assert_close(&what, &read(&out), &reference::index_select(&wide(&weight), [1, v, c], &picks), 0.0, 0.0);
+        let g = tensor(&[n, 1, c], &dout);
+        let got = index::embedding_backward(&g, &k, v).unwrap();
+        let want = reference::embedding_backward(&wide(&dout), &picks, v, c);
+        assert_close(&format!("gradient, {what}"), &read(&got), &want, 1e-4, 1e-6 * n as f64);
+        let again = index::embedding_backward(&g, &k, v).unwrap();
+        assert_eq!(
+            read(&got).iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+            read(&again).iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn gather_and_its_gradient() {
+    for (shape, dim, count) in [([2, 5, 3], 1, 4), ([4, 1, 7], 0, 9), ([3, 6, 65], 2, 1), ([1, 1, 1], 1, 3)] {
+        let mut ids_shape = shape;
+        ids_shape[dim] = count;
+        let rows = shape[dim];
+        let (a, picks) = (numbers(1, shape.iter().product()), ids(2, ids_shape.iter().product(), rows));
+        let (x, k) = (tensor(&shape, &a), Tensor::from_slice(&device(), &ids_shape, &picks).unwrap());
+        let middle = [shape[..dim].iter().product(), rows, shape[dim + 1..].iter().product()];
+        let out = index::gather(&x, dim as isize, &k).unwrap();
+        assert_close("gather", &read(&out), &reference::gather(&wide(&a), middle, &picks), 0.0, 0.0);
+        let dout = numbers(3, picks.len());
+        let got = index::gather_backward(&tensor(&ids_shape, &dout), dim as isize, &k, &shape).unwrap();
+        assert_close("gather_backward", &read(&got), &reference::gather_backward(&wide(&dout), middle, &picks), 1e-5, 1e-5);
+    }
+    // An index shorter than the tensor in another dimension names its front.
+    let a = numbers(4, 6 * 5);
+    let k = Tensor::from_slice(&device(), &[2, 3], &[4i32, 0, 1, 2, 2, 3]).unwrap();
+    let out = index::gather(&tensor(&[6, 5], &a), 1, &k).unwrap();
+    assert_eq!(read(&out), [a[4], a[0], a[1], a[7], a[7], a[8]]);
+    let got = index::gather_backward(&tensor(&[2, 3], &[1.0; 6]), 1, &k, &[6, 5]).unwrap();
+    let mut want = vec![0.0; 30];
+    [4, 0, 1, 7, 7, 8].iter().for_each(|at: &usize| want[*at] += 1.0);
+    assert_close("gather_backward of a front", &read(&got), &want, 0.0, 0.0);
+}
+
+/// On a device of its own: the error of one test must not reach another.
+#[test]
+fn an_index_out_of_range_is_reported() {
+    let device = open(DeviceOptions::default());
+    let weight = Tensor::from_slice(&device, &[3, 4], &[1.0f32; 12]).unwrap();
+    for bad in [3, -1, i32::MAX, i32::MIN] {
+        let k = Tensor::from_slice(&device, &[2], &[0, bad]).unwrap();
+        let out = index::embedding(&weight, &k).unwrap();
+        let error = out.to_vec::<f32>().expect_err("the index is out of range").to_string();
+        assert!(error.contains(&bad.to_string()), "{error}");
+        let fine = Tensor::from_slice(&device, &[2], &[0, 2]).unwrap();
+        assert_eq!(index::embedding(&weight, &fine).unwrap().to_vec::<f32>().unwrap(), [1.0; 8]);
+    }
+}
+
+#[test]
+fn cross_entropy_and_its_gradient() {
+    for (n, v) in [(1, 1), (1, 7), (768, 65), (5, 1000), (3, 50_257), (1000, 2)] {
+        let logits: Vec<f32> = numbers(1, n * v).iter().map(|x| 5.0 * x).collect();
+        let targets = ids(2, n, v);
+        let (x, t) = (tensor(&[n, v], &logits), Tensor::from_slice(&device(), &[n], &targets).unwrap());
+        let what = |name: &str| format!("{name} of {n} x {v}");
+        let (mean, lse) = loss::cross_entropy(&x, &t).unwrap();
+        let (losses, want_lse) = reference::cross_entropy(&wide(&logits), v, &targets);
+        assert_close(&what("lse"), &read(&lse), &want_lse, 1e-6, 1e-6);
+        assert_close(&what("loss"), &read(&mean), &[losses.iter().sum::<f64>() / n as f64], 1e-6, 1e-6);
+        let got = loss::cross_entropy_backward(&x, &t, &lse, &tensor(&[], &[0.5])).unwrap();
+        let want = reference::cross_entropy_backward(&wide(&logits), v, &targets, 0.5 / n as f64);
+        assert_close(&what("gradient"), &read(&got), &want, 1e-4, 1e-7);
+    }
+    let (x, t) = (tensor(&[1, 3], &[1000.0, -1000.0, 999.0]), Tensor::from_slice(&device(), &[1], &[0i32]).unwrap());
+    let (mean, _) = loss::cross_entropy(&x, &t).unwrap();
+    assert_close("large logits", &read(&mean), &[(1.0 + (-1f64).exp()).ln()], 1e-5, 0.0);
+}
+
+#[test]
+fn random_numbers_are_philox() {
+    let device = open(DeviceOptions::default());
+    let state = GeneratorState { seed: 0x1234_5678_9abc_def0, offset: u64::from(u32::MAX) - 1 };
+    let draw = |len: usize| {
+        random::set_generator_state(&device, state).unwrap();
+        reference::random_bits(state.seed, state.offset, len)
+    };
+    for len in [0, 1, 5, 4096, 70_001] {
+        let bits = draw(len);
+        assert_eq!(random::random_bits(&device, &[len]).unwrap().to_vec::<u32>().unwrap(), bits);
+        let after = random::generator_state(&device).unwrap();
+        assert_eq!(after.offset, state.offset.wrapping_add(len.div_ceil(4) as u64));
+        draw(len);
+        let got = random::uniform(&device, &[len], 0.0, 1.0).unwrap().to_vec::<f32>().unwrap();
+        let want: Vec<f32> = reference::uniform(&bits, 0.0, 1.0).iter().map(|x| *x as f32).collect();
+        assert_eq!(got, want, "uniforms are the same bits everywhere");
+        draw(len);
+        let got = random::randint(&device, &[len], -5, 1000).unwrap().to_vec::<i32>().unwrap();
+        assert_eq!(got, reference::randint(&bits, -5, 1000));
+        draw(len);
+        let got = random::normal(&device, &[len], 1.0, 2.0).unwrap().to_vec::<f32>().unwrap();
+        let padded = reference::random_bits(state.seed, state.offset, len.next_multiple_of(4));
+        assert_close("normal", &got, &reference::normal(&padded, 1.0, 2.0)[..len], 1e-5, 1e-5);
+    }
+    assert!(random::randint(&device, &[1], 3, 3).is_err());
+}
+
+#[test]
+fn adam_steps() {
+    let len = 4099;
+    for (decay, amsgrad) in [(Decay::Decoupled, false), (Decay::Coupled, false), (Decay::Decoupled, true)] {
+        let settings = Adam { lr: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.1, decay };
+        let judge = AdamSettings {
+            lr: 1e-2,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.1,
+            decoupled: decay == Decay::Decoupled,
+        };
+        let x = tensor(&[len], &numbers(1, len));
+        let zeros = || tensor(&[len], &vec![0.0; len]);
+        let (m, v, largest) = (zeros(), zeros(), zeros());
+        let step = tensor(&[1], &[0.0]);
+        let scale = tensor(&[], &[0.5]);
+        let mut want: Vec<[f64; 4]> = numbers(1, len).iter().map(|x| [f64::from(*x), 0.0, 0.0, 0.0]).collect();
+        for round in 1..=5 {
+            let grad = numbers(round, len);
+            linn::ops::unary::add_scalar_(&step, 1.0).unwrap();
+            let g = tensor(&[len], &grad);
+            optim::adam_(&x, &g, &m, &v, amsgrad.then_some(&largest), &step, Some(&scale), settings).unwrap();
+            for (w, g) in want.iter_mut().zip(&grad) {
+                let g = 0.5 * f64::from(*g);
+                let top = if amsgrad { w[3] } else { 0.0 };
+                let (x, m, v, top) = reference::adam_amsgrad(w[0], g, w[1], w[2], top, round.into(), judge);
+                *w = [x, m, v, top];
+            }
+        }
+        for (name, got, i) in [("param", &x, 0), ("exp_avg", &m, 1), ("exp_avg_sq", &v, 2)] {
+            let want: Vec<f64> = want.iter().map(|w| w[i]).collect();
+            assert_close(&format!("{name}, {decay:?}, amsgrad {amsgrad}"), &read(got), &want, 1e-5, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn sgd_steps_norms_and_clipping() {
+    let len = 1003;
+    for (momentum, nesterov, dampening) in [(0.0, false, 0.0), (0.9, false, 0.0), (0.9, false, 0.5), (0.9, true, 0.0)] {
+        let x = tensor(&[len], &numbers(1, len));
+        let buffer = tensor(&[len], &vec![f32::NAN; len]);
+        let mut want: Vec<(f64, Option<f64>)> = numbers(1, len).iter().map(|x| (f64::from(*x), None)).collect();
+        for round in 1..=3 {
+            let grad = numbers(round + 10, len);
+            let settings = Sgd { lr: 0.1, momentum, dampening, weight_decay: 0.01, nesterov, first: round == 1 };
+            let with_buffer = (momentum > 0.0).then_some(&buffer);
+            optim::sgd_(&x, &tensor(&[len], &grad), with_buffer, None, settings).unwrap();
+            for (w, g) in want.iter_mut().zip(&grad) {
+                let g = f64::from(*g);
+                *w = if momentum > 0.0 {
+                    let (x, b) = reference::sgd_momentum(w.0, g, w.1, [0.1, 0.01, momentum, dampening], nesterov);
+                    (x, Some(b))
+                } else {
+                    (reference::sgd(w.0, g, 0.1, 0.01), None)
+                };
+            }
+        }
+        let want: Vec<f64> = want.iter().map(|w| w.0).collect();
+        assert_close(&format!("sgd, momentum {momentum}, {nesterov}, {dampening}"), &read(&x), &want, 1e-5, 1e-6);
+    }
+    let parts: Vec<Vec<f32>> = [1, 3, 128, 49_152, 100_003].iter().map(|len| numbers(*len as u32, *len)).collect();
+    let tensors: Vec<Tensor> = parts.iter().map(|part| tensor(&[part.len()], part)).collect();
+    let norm = optim::total_norm(&tensors.iter().collect::<Vec<_>>()).unwrap();
+    let want = parts.iter().flatten().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    assert_close("total norm", &read(&norm), &[want], 1e-6, 0.0);
+    let clip = |max_norm: f64| read(&optim::clip_coefficient(&norm, max_norm).unwrap())[0];
+    assert_eq!(clip(1e9), 1.0);
+    assert!((f64::from(clip(1.0)) - 1.0 / want).abs() < 1e-6);
+    assert!(read(&optim::clip_coefficient(&tensor(&[], &[f32::NAN]), 1.0).unwrap())[0].is_nan());
+}

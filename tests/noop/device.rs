@@ -1,0 +1,323 @@
+//! The runtime on a device without a driver: its copies are real (host memory), its kernels do nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use linn::memory::OomCause;
+use linn::{Device, DeviceOptions, Error, Event, Stream, Tensor};
+
+const MIB: u64 = 1 << 20;
+
+fn open() -> Device {
+    Device::noop(DeviceOptions::default()).unwrap()
+}
+
+fn open_with_limit(bytes: u64) -> Device {
+    let mut options = DeviceOptions::default();
+    options.memory_limit = Some(bytes);
+    Device::noop(options).unwrap()
+}
+
+fn tensor(device: &Device, data: &[u32]) -> Tensor {
+    Tensor::from_slice(device, &[data.len()], data).unwrap()
+}
+
+/// A test that hangs fails.
+fn watched(work: impl FnOnce() + Send + 'static) {
+    let (done, wait) = channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match wait.recv_timeout(Duration::from_secs(60)) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("still running after a minute"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+/// The books balance.
+fn check_books(device: &Device) {
+    let breakdown = device.memory_breakdown();
+    assert_eq!(breakdown.sum(), device.memory_reserved(), "{breakdown:?}");
+    let used = breakdown.sum() - breakdown.cached - breakdown.retiring;
+    assert_eq!(used, device.memory_allocated(), "{breakdown:?}");
+}
+
+#[test]
+fn handles_are_send_and_sync() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Device>();
+    check::<Tensor>();
+    check::<Stream>();
+    check::<Event>();
+    check::<Error>();
+}
+
+#[test]
+fn what_goes_up_comes_back() {
+    let device = open();
+    for len in [0, 1, 2, 3, 63, 1000, 8191, 8192, 8193, 65_536, 3_000_001] {
+        let data: Vec<u32> = (0..len).map(|i| i ^ 0x5555).collect();
+        assert_eq!(tensor(&device, &data).to_vec::<u32>().unwrap(), data, "{len} elements");
+        check_books(&device);
+    }
+    assert_eq!(Tensor::new(&device, [[1.5f32], [2.5]]).unwrap().to_vec::<f32>().unwrap(), [1.5, 2.5]);
+}
+
+#[test]
+fn the_limit_ends_in_an_error_and_everything_goes_on() {
+    let device = open_with_limit(8 * MIB);
+    let mut held = Vec::new();
+    let report = loop {
+        match Tensor::empty(&device, &[1 << 18], linn::DType::F32) {
+            Ok(tensor) => held.push(tensor),
+            Err(Error::OutOfMemory(report)) => break report,
+            Err(error) => panic!("{error}"),
+        }
+        check_books(&device);
+        assert!(device.memory_reserved() <= 8 * MIB && held.len() <= 8);
+    };
+    assert_eq!((held.len(), report.cause), (8, OomCause::Limit));
+    assert_eq!(report.location.file(), file!(), "the caller's line");
+    held.pop();
+    let data: Vec<u32> = (0..1 << 18).collect();
+    let again = tensor(&device, &data);
+    assert_eq!(again.to_vec::<u32>().unwrap(), data);
+    drop((held, again));
+    assert_eq!(device.memory_allocated(), 0);
+    // All of it in one piece: the pieces it was bought in have to be given back first.
+    let whole = Tensor::empty(&device, &[2 << 20], linn::DType::F32).unwrap();
+    assert!(matches!(Tensor::empty(&device, &[(2 << 20) + 1], linn::DType::F32), Err(Error::OutOfMemory(_))));
+    drop(whole);
+    check_books(&device);
+    device.empty_cache().unwrap();
+    assert_eq!(device.memory_reserved(), 0);
+}
+
+#[test]
+fn a_driver_that_refuses_is_an_error_and_everything_goes_on() {
+    let device = open();
+    device.refuse_segments(1);
+    let first = tensor(&device, &[1, 2, 3]);
+    assert_eq!(first.to_vec::<u32>().unwrap(), [1, 2, 3], "a smaller segment was bought instead");
+    device.refuse_segments(u64::MAX);
+    match Tensor::empty(&device, &[64 << 20 >> 2], linn::DType::F32) {
+        Err(Error::OutOfMemory(report)) => assert_eq!(report.cause, OomCause::Driver),
+        other => panic!("{:?}", other.map(|tensor| tensor.len())),
+    }
+    check_books(&device);
+    device.refuse_segments(0);
+    let second = Tensor::empty(&device, &[64 << 20 >> 2], linn::DType::F32).unwrap();
+    assert_eq!(first.to_vec::<u32>().unwrap(), [1, 2, 3]);
+    assert_eq!(device.memory_stats().iter().find(|(name, _)| *name == "num_ooms").unwrap().1, 1);
+    drop((first, second));
+    device.empty_cache().unwrap();
+    assert_eq!((device.memory_allocated(), device.memory_reserved()), (0, 0));
+}
+
+#[test]
+fn a_flood_of_small_uploads_keeps_staging_bounded() {
+    watched(|| {
+        let device = open();
+        let mut kept = Vec::new();
+        for i in 0..100_000u32 {
+            let tensor = tensor(&device, &[i]);
+            if i % 1000 == 7 {
+                kept.push((i, tensor));
+            }
+        }
+        for (i, tensor) in &kept {
+            assert_eq!(tensor.to_vec::<u32>().unwrap(), [*i]);
+        }
+        let stats = device.stats();
+        assert!(stats.staging_upload_bytes <= 64 * MIB, "{stats:?}");
+        check_books(&device);
+    });
+}
+
+#[test]
+fn uploads_of_one_size_do_not_shut_out_another() {
+    watched(|| {
+        let device = open();
+        let large: Vec<u32> = (0..30 << 20).collect();
+        for _ in 0..2 {
+            // Fills staging with large chunks ...
+            let up = tensor(&device, &large);
+            // ... which small ones have to share.
+            let small: Vec<Tensor> = (0..100).map(|i| tensor(&device, &[i, i + 1])).collect();
+            let middle: Vec<Tensor> = (0..100).map(|i| tensor(&device, &[i; 20_000])).collect();
+            for (i, (small, middle)) in (0..).zip(small.iter().zip(&middle)) {
+                assert_eq!(small.to_vec::<u32>().unwrap(), [i, i + 1]);
+                assert_eq!(middle.to_vec::<u32>().unwrap(), [i; 20_000]);
+            }
+            assert!(up.to_vec::<u32>().unwrap() == large);
+        }
+        assert!(device.stats().staging_upload_bytes <= 64 * MIB, "{:?}", device.stats());
+    });
+}
+
+#[test]
+fn the_work_of_a_dropped_stream_still_runs() {
+    let device = open();
+    for i in 0..100 {
+        let stream = device.new_stream();
+        let made = stream.scope(|| tensor(&device, &[i, 2 * i]));
+        let read = stream.scope(|| made.to_vec_async::<u32>().unwrap());
+        drop(stream);
+        drop(made);
+        assert_eq!(read.wait().unwrap(), [i, 2 * i]);
+        device.synchronize().unwrap();
+        assert_eq!(device.new_stream().id(), 1, "the id is used again");
+    }
+}
+
+#[test]
+fn an_event_that_was_never_recorded_is_done() {
+    let (device, event) = (open(), Event::new());
+    assert!(event.query());
+    let before = device.stats().queue.host_syncs;
+    event.synchronize().unwrap();
+    device.new_stream().wait_event(&event).unwrap();
+    assert_eq!(device.stats().queue.host_syncs, before, "nothing to wait for");
+}
+
+#[test]
+fn an_event_is_done_when_its_point_has_been_reached_and_can_be_recorded_again() {
+    let device = open();
+    let (main, side) = (device.default_stream(), device.new_stream());
+    let event = main.record_event();
+    assert!(event.query(), "nothing was enqueued before it");
+    for i in 0..50 {
+        let made = side.scope(|| tensor(&device, &[i]));
+        event.record(&side);
+        event.synchronize().unwrap();
+        assert!(event.query() && side.query());
+        event.record(&main);
+        main.wait_event(&event).unwrap();
+        assert_eq!(made.item::<u32>().unwrap(), i);
+    }
+    let other = open();
+    assert!(matches!(other.default_stream().wait_event(&event), Err(Error::DeviceMismatch { op: "wait_event", .. })));
+}
+
+#[test]
+fn waits_pass_on_through_streams_without_work() {
+    let device = open();
+    let (a, b, c) = (device.new_stream(), device.new_stream(), device.new_stream());
+    for _ in 0..200 {
+        let _made = a.scope(|| tensor(&device, &[1; 5000]));
+        let end = a.record_event();
+        b.wait_stream(&a).unwrap();
+        // `b` has no work of its own; what waits for it waits for `a`.
+        c.wait_stream(&b).unwrap();
+        c.synchronize().unwrap();
+        assert!(end.query());
+    }
+}
+
+#[test]
+fn a_stream_is_waited_for_while_another_floods() {
+    watched(|| {
+        let device = open();
+        let quiet = device.new_stream();
+        let flood = device.clone();
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let stream = flood.new_stream();
+            let _guard = stream.enter();
+            let mut uploads = 0;
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(tensor(&flood, &[uploads; 1000]));
+                uploads += 1;
+            }
+            uploads
+        });
+        for i in 0..200 {
+            let made = quiet.scope(|| tensor(&device, &[i]));
+            quiet.synchronize().unwrap();
+            assert!(quiet.query());
+            assert_eq!(quiet.scope(|| made.item::<u32>()).unwrap(), i);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(thread.join().unwrap() > 0);
+    });
+}
+
+#[test]
+fn the_innermost_guard_alive_counts() {
+    let device = open();
+    let (a, b) = (device.new_stream(), device.new_stream());
+    let first = a.enter();
+    let second = b.enter();
+    assert_eq!(device.current_stream(), b);
+    drop(first);
+    assert_eq!(device.current_stream(), b, "the outer guard went first");
+    let third = a.enter();
+    assert_eq!(device.current_stream(), a);
+    drop(second);
+    drop(third);
+    assert_eq!(device.current_stream(), device.default_stream());
+    a.scope(|| {
+        assert_eq!(device.current_stream(), a);
+        assert_eq!(open().current_stream().id(), 0, "another device is not concerned");
+        std::thread::scope(|scope| scope.spawn(|| assert_eq!(device.current_stream().id(), 0)).join().unwrap());
+    });
+}
+
+/// Memory goes round between streams and threads while reads of its former contents are on their way.
+#[test]
+fn reused_memory_keeps_every_value_in_its_place() {
+    watched(|| {
+        let device = open();
+        let threads: Vec<_> = (0..4u32)
+            .map(|t| {
+                let device = device.clone();
+                std::thread::spawn(move || {
+                    let streams = [device.new_stream(), device.new_stream(), device.default_stream()];
+                    let mut random = t + 1;
+                    let mut pick = move |n: usize| {
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        (random >> 16) as usize % n
+                    };
+                    let mut reads = std::collections::VecDeque::new();
+                    for i in 0..1500u32 {
+                        let (writer, reader, idle) = (pick(3), pick(3), pick(3));
+                        let data = vec![t * 10_000 + i; 1 + pick(300)];
+                        let made = streams[writer].scope(|| tensor(&device, &data));
+                        reads.push_back((streams[reader].scope(|| made.to_vec_async::<u32>().unwrap()), data));
+                        drop(made);
+                        // Lent and given back without use: the next owner still comes after the uses before.
+                        drop(streams[idle].scope(|| Tensor::empty(&device, &[1 + pick(300)], linn::DType::U32).unwrap()));
+                        if reads.len() > pick(40) {
+                            let (read, data) = reads.pop_front().unwrap();
+                            assert_eq!(read.wait().unwrap(), data);
+                        }
+                    }
+                    reads.into_iter().for_each(|(read, data)| assert_eq!(read.wait().unwrap(), data));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        check_books(&device);
+        assert_eq!(device.memory_allocated(), 0);
+        device.empty_cache().unwrap();
+        assert_eq!(device.memory_reserved(), 0);
+    });
+}
+
+#[test]
+fn unpooled_memory_goes_back_at_once() {
+    let mut options = DeviceOptions::default();
+    options.caching = linn::memory::Caching::Unpooled;
+    let device = Device::noop(options).unwrap();
+    for i in 0..100 {
+        let made = tensor(&device, &[i; 500]);
+        assert_eq!(made.to_vec::<u32>().unwrap(), [i; 500]);
+        drop(made);
+        check_books(&device);
+    }
+    device.synchronize().unwrap();
+    assert_eq!((device.memory_allocated(), device.memory_reserved()), (0, 0));
+}
