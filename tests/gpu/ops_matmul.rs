@@ -34,14 +34,11 @@ fn close(got: &[f32], want: &[f64], k: usize, what: &str) {
 
 /// A matrix [rows, columns], optionally stored transposed and in the middle of a larger one.
 fn matrix(device: &Device, values: &[f32], rows: usize, columns: usize, how: &str) -> Tensor {
-    let transposed = |values: &[f32]| -> Vec<f32> {
-        (0..columns).flat_map(|j| (0..rows).map(move |i| values[i * columns + j])).collect()
-    };
+    let transposed =
+        |values: &[f32]| -> Vec<f32> { (0..columns).flat_map(|j| (0..rows).map(move |i| values[i * columns + j])).collect() };
     match how {
         "plain" => Tensor::from_slice(device, &[rows, columns], values).unwrap(),
-        "transposed" => {
-            Tensor::from_slice(device, &[columns, rows], &transposed(values)).unwrap().transpose(0, 1).unwrap()
-        }
+        "transposed" => Tensor::from_slice(device, &[columns, rows], &transposed(values)).unwrap().transpose(0, 1).unwrap(),
         _ => {
             // Rows 2.., columns 1.. of a matrix with odd strides; what lies around is NaN and must not leak.
             let (outer_rows, outer_columns) = (rows + 3, columns + 4);
@@ -122,11 +119,9 @@ fn matmul_of_vectors_and_batches() {
 
     // [2, 1, 3, 5] @ [4, 5, 6], and one matrix under a batch.
     let (a, b) = (numbers(2 * 15, 5), numbers(4 * 30, 6));
-    let y = matmul(
-        &Tensor::from_slice(&device, &[2, 1, 3, 5], &a).unwrap(),
-        &Tensor::from_slice(&device, &[4, 5, 6], &b).unwrap(),
-    )
-    .unwrap();
+    let y =
+        matmul(&Tensor::from_slice(&device, &[2, 1, 3, 5], &a).unwrap(), &Tensor::from_slice(&device, &[4, 5, 6], &b).unwrap())
+            .unwrap();
     assert_eq!(y.shape(), [2, 4, 3, 6]);
     let mut want = Vec::new();
     for i in 0..2 {
@@ -226,7 +221,8 @@ fn attention_reference(
 #[test]
 fn attention_and_its_gradients_over_slices_of_one_tensor() {
     let device = device();
-    for ([batch, heads, t, d], mask) in [([2, 3, 5, 4], Mask::Causal), ([1, 2, 64, 32], Mask::Causal), ([2, 1, 7, 3], Mask::None)] {
+    for ([batch, heads, t, d], mask) in [([2, 3, 5, 4], Mask::Causal), ([1, 2, 64, 32], Mask::Causal), ([2, 1, 7, 3], Mask::None)]
+    {
         let width = heads * d;
         let qkv = numbers(batch * t * 3 * width, 9);
         let g = numbers(batch * heads * t * d, 10);
