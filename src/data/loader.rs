@@ -25,12 +25,20 @@ pub struct Batch {
 }
 
 /// Batches of a [`Sampler`] on a device, the next one uploaded ahead.
+///
+/// Batches take turns in a few tensors that live as long as the loader: memory that two streams pass to and fro would
+/// otherwise come from the pool in an order that depends on how far the device has come.
 pub struct Loader {
     sampler: Sampler,
     device: Device,
     stream: Option<Stream>,
     ahead: Option<(u64, Batch)>,
+    slots: Vec<Batch>,
+    next: usize,
 }
+
+/// Batches alive at a time: the step that runs, the one uploaded ahead, and one that the host may still hold.
+const SLOTS: usize = 3;
 
 impl Loader {
     /// A loader for `device`.
@@ -39,7 +47,7 @@ impl Loader {
             Upload::OwnStream => Some(device.new_stream()),
             Upload::CurrentStream => None,
         };
-        Ok(Loader { sampler, device: device.clone(), stream, ahead: None })
+        Ok(Loader { sampler, device: device.clone(), stream, ahead: None, slots: Vec::new(), next: 0 })
     }
 
     /// The batch of `step`: the one uploaded ahead, or one uploaded now.
@@ -56,13 +64,22 @@ impl Loader {
         Ok(())
     }
 
-    fn upload(&self, step: u64) -> Result<Batch> {
+    fn upload(&mut self, step: u64) -> Result<Batch> {
         let _stream = self.stream.as_ref().map(Stream::enter);
         let host = self.sampler.batch(step);
         let shape = self.sampler.shape();
-        Ok(Batch {
-            inputs: Tensor::from_slice(&self.device, &shape, &host.inputs)?,
-            targets: Tensor::from_slice(&self.device, &shape, &host.targets)?,
-        })
+        if self.slots.len() < SLOTS {
+            self.slots.push(Batch {
+                inputs: Tensor::from_slice(&self.device, &shape, &host.inputs)?,
+                targets: Tensor::from_slice(&self.device, &shape, &host.targets)?,
+            });
+        } else {
+            let slot = &self.slots[self.next];
+            slot.inputs.copy_from_slice_(&host.inputs)?;
+            slot.targets.copy_from_slice_(&host.targets)?;
+        }
+        let batch = self.slots[self.next].clone();
+        self.next = (self.next + 1) % SLOTS;
+        Ok(batch)
     }
 }

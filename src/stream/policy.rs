@@ -55,8 +55,10 @@ impl Estimates {
         if guess <= 0.0 {
             return;
         }
-        // Half way on a logarithmic scale, so that one odd measurement does no harm.
-        let scale = (taken.as_nanos() as f64 / guess).clamp(0.01, 100.0).sqrt();
+        // Up at once, because submissions that are too long do harm (the first run of a kernel, which compiles it on some
+        // drivers, counts too); down half way on a logarithmic scale, so that one odd measurement does little.
+        let ratio = (taken.as_nanos() as f64 / guess).clamp(0.01, 100.0);
+        let scale = if ratio > 1.0 { ratio } else { ratio.sqrt() };
         for (pipeline, _) in work {
             let index = pipeline.0 as usize;
             if self.0.len() <= index {

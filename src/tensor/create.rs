@@ -53,6 +53,34 @@ impl Tensor {
         Ok(tensor)
     }
 
+    /// Overwrites a contiguous tensor with the elements of `data`, in place; the copy is enqueued on the current stream and
+    /// comes after whatever still reads the old elements.
+    pub fn copy_from_slice_<T: Element>(&self, data: &[T]) -> Result<()> {
+        const OP: &str = "copy_from_slice_";
+        if self.dtype() != T::DTYPE {
+            return Err(crate::Error::DType { op: OP, got: self.dtype(), expected: T::DTYPE.wgsl() });
+        }
+        if !self.is_contiguous() || self.len() != data.len() {
+            return Err(crate::Error::shape(
+                OP,
+                format!(
+                    "{} elements do not fit a tensor of shape {:?} and strides {:?}",
+                    data.len(),
+                    self.shape(),
+                    self.layout.strides()
+                ),
+                "pass as many elements as the tensor has; the tensor must be contiguous",
+            ));
+        }
+        match self.storage.memory() {
+            Some(memory) => {
+                let offset = (self.layout.offset() * self.dtype.size()) as u64;
+                stream::upload(self.device(), memory, offset, bytemuck::cast_slice(data), OP)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A tensor from a scalar or a nested array: `Tensor::new(&device, [[1.0, 2.0], [3.0, 4.0f32]])`.
     #[track_caller]
     pub fn new<A: NestedArray>(device: &Device, array: A) -> Result<Tensor> {
