@@ -42,24 +42,47 @@ impl BufferKind {
     }
 }
 
-/// Creates a buffer on this thread: push scopes, create, pop, with nothing between.
+/// Creates a buffer on this thread.
 pub(crate) fn create(device: &wgpu::Device, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
+    scoped(device, || {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(kind.label()),
+            size,
+            usage: kind.usage(),
+            mapped_at_creation: kind == BufferKind::Upload,
+        })
+    })
+}
+
+/// Creates a texture of four f32 per texel on this thread, to copy into and to read from.
+pub(crate) fn create_texture(device: &wgpu::Device, width: u32, height: u32) -> Result<wgpu::Texture, String> {
+    scoped(device, || {
+        device.create_texture(&wgpu::TextureDescriptor {
+            label: Some("linn.stage"),
+            size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format: wgpu::TextureFormat::Rgba32Float,
+            usage: wgpu::TextureUsages::COPY_DST | wgpu::TextureUsages::TEXTURE_BINDING,
+            view_formats: &[],
+        })
+    })
+}
+
+/// Push scopes, create, pop, with nothing between.
+fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, String> {
     let out_of_memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
     let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
-    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some(kind.label()),
-        size,
-        usage: kind.usage(),
-        mapped_at_creation: kind == BufferKind::Upload,
-    });
+    let made = create();
     let (validation, out_of_memory) = (validation.pop(), out_of_memory.pop());
     if cfg!(target_arch = "wasm32") {
         // In browsers the answer comes later, as an uncaptured error; see `Shared::new`.
-        return Ok(buffer);
+        return Ok(made);
     }
     let error = pollster::block_on(async { (validation.await, out_of_memory.await) });
     match error {
-        (None, None) => Ok(buffer),
+        (None, None) => Ok(made),
         (Some(error), _) | (_, Some(error)) => Err(error.to_string()),
     }
 }

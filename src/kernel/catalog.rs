@@ -58,6 +58,20 @@ pub enum FormulaKind {
     Sample,
 }
 
+/// How a kernel reads its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inputs {
+    /// From the blocks themselves.
+    Storage,
+    /// From copies of the blocks in textures, `vec4<f32>` per texel, [`TEXELS_PER_ROW`] per row. Mesa's CPU driver loads
+    /// storage lane by lane, 20 cycles for each element, and texels with the vector unit: what a kernel uses often is
+    /// worth a copy. Inputs must not share a block with an output.
+    Texture,
+}
+
+/// Width of the textures of [`Inputs::Texture`]; the shader divides by it, so it is a power of two.
+pub const TEXELS_PER_ROW: u32 = 1024;
+
 /// One shader of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
@@ -80,6 +94,8 @@ pub struct Form {
     /// Inputs, by position, that may be exactly the elements of the output (same block, same layout).
     /// Two operands may always share a block where one only reads or the elements differ; see [`Sharing`].
     pub in_place: &'static [usize],
+    /// How inputs are read.
+    pub inputs: Inputs,
     /// Constants that the composer declares as `const NAME: u32`. `WG` is the workgroup size.
     pub constants: &'static [(&'static str, u32)],
 }
@@ -261,6 +277,7 @@ macro_rules! elementwise {
             lanes: 4,
             formula: FormulaKind::ElementWise,
             in_place: $in_place,
+            inputs: Inputs::Storage,
             constants: &[("WG", 64)],
         };
         const STRIDED: Form =
@@ -286,6 +303,7 @@ const PLAIN: Form = Form {
     lanes: 1,
     formula: FormulaKind::None,
     in_place: &[],
+    inputs: Inputs::Storage,
     constants: &[("WG", 64)],
 };
 
@@ -391,6 +409,19 @@ const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
     ..NORM
 });
 
+macro_rules! matmul_texture {
+    ($suffix:literal, $a_along_k:literal, $b_along_k:literal) => {
+        Form {
+            suffix: $suffix,
+            class: Class::Subgroup,
+            body: "matmul/texture",
+            bindings: &[bind("a", Role::In, "vec4<elem>"), bind("b", Role::In, "vec4<elem>"), bind("out", Role::Out, "elem")],
+            inputs: Inputs::Texture,
+            constants: &[("WG", 8), ("TM", 64), ("TN", 32), ("A_ALONG_K", $a_along_k), ("B_ALONG_K", $b_along_k)],
+            ..MATMUL_TILED
+        }
+    };
+}
 /// The form for the device's class is chosen by [`Kernel::select`]; `TM` x `TN` is the tile of a workgroup.
 const MATMUL_TILED: Form = Form {
     body: "matmul/workgroup",
@@ -416,7 +447,14 @@ const MATMUL: &[Form] = &[
         constants: &[("WG", 8), ("TM", 64), ("TN", 32)],
         ..MATMUL_TILED
     },
+    matmul_texture!("texture_nn", 1, 0),
+    matmul_texture!("texture_nt", 1, 1),
+    matmul_texture!("texture_tn", 0, 0),
+    matmul_texture!("texture_tt", 0, 1),
 ];
+/// First of the four forms of `matmul` that read textures, for subgroups of 8: then + 2 where a is contiguous along its
+/// rows and not along k, and + 1 where b is contiguous along k and not along its columns.
+pub const MATMUL_TEXTURE: u8 = 3;
 
 /// Rows of items of 1 and of 4 elements ([`VEC4`]).
 macro_rules! softmax_forms {

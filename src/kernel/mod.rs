@@ -7,7 +7,8 @@ pub(crate) mod pipeline;
 pub mod source;
 
 pub use catalog::{
-    COLUMNS_VEC4, CONTIGUOUS, Class, Form, Kernel, KernelId, ROWS_VEC4, Role, STRIDED, STRIDED_VEC4, Sharing, VEC4,
+    COLUMNS_VEC4, CONTIGUOUS, Class, Form, Inputs, Kernel, KernelId, MATMUL_TEXTURE, ROWS_VEC4, Role, STRIDED, STRIDED_VEC4,
+    Sharing, VEC4,
 };
 pub use params::Params;
 pub use source::ParamPath;

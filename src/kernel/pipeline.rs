@@ -14,7 +14,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ids::SegmentId;
 use crate::kernel::source::{self, ENTRY_POINT, ParamPath};
-use crate::kernel::{Class, KernelId, Sharing};
+use crate::kernel::{Class, Inputs, KernelId, Role, Sharing};
 
 /// What a pipeline is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub(crate) struct Recipe {
     pub(crate) label: String,
     pub(crate) wgsl: String,
     pub(crate) bindings: usize,
+    /// How many of the bindings, from the first, are textures.
+    pub(crate) textures: usize,
     pub(crate) path: ParamPath,
     pub(crate) params_size: usize,
 }
@@ -59,7 +61,9 @@ impl Registry {
         let wgsl = source::compose(kernel, dtype, &sharing, path)?;
         let label = format!("linn.{}", kernel.name());
         let id = PipelineId(inner.recipes.len() as u32);
-        inner.recipes.push(Recipe { label, wgsl, bindings: sharing.bound().count(), path, params_size });
+        let is_texture = |i: &usize| kernel.form().inputs == Inputs::Texture && kernel.form().bindings[*i].role == Role::In;
+        let (bindings, textures) = (sharing.bound().count(), sharing.bound().filter(is_texture).count());
+        inner.recipes.push(Recipe { label, wgsl, bindings, textures, path, params_size });
         inner.ids.insert(key, id);
         Ok(id)
     }
@@ -88,13 +92,15 @@ impl Device {
 pub(crate) struct Compiled {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) path: ParamPath,
+    /// How many of its bindings, from the first, are textures.
+    pub(crate) textures: usize,
 }
 
 /// The compiled pipelines, owned by the queue.
 pub(crate) struct Pipelines {
     compiled: Vec<Option<Compiled>>,
-    /// Group 0 by number of bindings.
-    layouts: Vec<Option<wgpu::BindGroupLayout>>,
+    /// Group 0 by number of bindings and of textures among them.
+    layouts: FxHashMap<(usize, usize), wgpu::BindGroupLayout>,
     /// Group 1: the parameters of one dispatch in a uniform buffer.
     uniform: wgpu::BindGroupLayout,
     pub(crate) compilations: u64,
@@ -117,7 +123,7 @@ impl Pipelines {
         };
         let uniform =
             device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some("linn.params"), entries: &[entry] });
-        Pipelines { compiled: Vec::new(), layouts: Vec::new(), uniform, compilations: 0 }
+        Pipelines { compiled: Vec::new(), layouts: FxHashMap::default(), uniform, compilations: 0 }
     }
 
     /// The compiled pipeline; compiles it at first use.
@@ -141,7 +147,7 @@ impl Pipelines {
         let source = wgpu::ShaderSource::Wgsl(recipe.wgsl.into());
         // Kernels guard their own indices and bound their own loops; the checks cost registers on real GPUs.
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
-        let group0 = self.layout(device, recipe.bindings).clone();
+        let group0 = self.layout(device, recipe.bindings, recipe.textures).clone();
         let groups = [Some(&group0), Some(&self.uniform)];
         let used = if recipe.path == ParamPath::Uniform && recipe.params_size > 0 { 2 } else { 1 };
         let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -161,24 +167,27 @@ impl Pipelines {
             },
             cache: None,
         });
-        Compiled { pipeline, path: recipe.path }
+        Compiled { pipeline, path: recipe.path, textures: recipe.textures }
     }
 
-    /// Layout of group 0 with so many storage buffers.
-    pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize) -> &wgpu::BindGroupLayout {
-        if self.layouts.len() <= bindings {
-            self.layouts.resize(bindings + 1, None);
-        }
-        self.layouts[bindings].get_or_insert_with(|| {
+    /// Layout of group 0: so many bindings, the first `textures` of them textures, the others storage buffers.
+    pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize, textures: usize) -> &wgpu::BindGroupLayout {
+        self.layouts.entry((bindings, textures)).or_insert_with(|| {
+            let texture = wgpu::BindingType::Texture {
+                sample_type: wgpu::TextureSampleType::Float { filterable: false },
+                view_dimension: wgpu::TextureViewDimension::D2,
+                multisampled: false,
+            };
+            let storage = wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: false },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            };
             let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..bindings)
                 .map(|binding| wgpu::BindGroupLayoutEntry {
                     binding: binding as u32,
                     visibility: wgpu::ShaderStages::COMPUTE,
-                    ty: wgpu::BindingType::Buffer {
-                        ty: wgpu::BufferBindingType::Storage { read_only: false },
-                        has_dynamic_offset: false,
-                        min_binding_size: None,
-                    },
+                    ty: if binding < textures { texture } else { storage },
                     count: None,
                 })
                 .collect();

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::catalog::{Binding, Form, FormulaKind, KernelId, Role, Row, Sharing};
+use crate::kernel::catalog::{Binding, Form, FormulaKind, Inputs, KernelId, Role, Row, Sharing, TEXELS_PER_ROW};
 use crate::kernel::params::{IMMEDIATES_SIZE, ParamsInfo};
 
 /// Name of the entry point of every body.
@@ -120,10 +120,20 @@ fn bindings(out: &mut String, form: &Form, sharing: &Sharing) {
     for (slot, i) in sharing.bound().enumerate() {
         let binding = &form.bindings[owner(i)];
         let name = variable(binding);
+        if form.inputs == Inputs::Texture && binding.role == Role::In {
+            line(out, format_args!("@group(0) @binding({slot}) var {name}: texture_2d<f32>;"));
+            continue;
+        }
         line(out, format_args!("@group(0) @binding({slot}) var<storage, read_write> {name}: array<{}>;", binding.ty));
     }
     for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In) {
         let source = variable(&form.bindings[owner(i)]);
+        if form.inputs == Inputs::Texture {
+            let (name, ty, mask, shift) = (binding.name, binding.ty, TEXELS_PER_ROW - 1, TEXELS_PER_ROW.trailing_zeros());
+            let texel = format!("textureLoad({source}, vec2<u32>(i & {mask}u, i >> {shift}u), 0)");
+            line(out, format_args!("fn load_{name}(i: u32) -> {ty} {{ return {ty}({texel}); }}"));
+            continue;
+        }
         line(out, format_args!("fn load_{}(i: u32) -> {} {{ return {source}[i]; }}", binding.name, binding.ty));
     }
 }
@@ -216,6 +226,7 @@ pub const FILES: &[(&str, &str)] = files![
     "matmul/place"
     "matmul/registers"
     "matmul/subgroup"
+    "matmul/texture"
     "matmul/workgroup"
     "norm/layer_norm"
     "norm/layer_norm_backward"

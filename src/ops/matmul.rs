@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::params::Matmul;
-use crate::kernel::{Class, Kernel};
+use crate::kernel::{Class, Kernel, KernelId, MATMUL_TEXTURE};
 use crate::layout::{Dims, Layout, broadcast_shapes};
 use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index};
@@ -236,14 +236,44 @@ impl Plan {
         // CPU drivers have a few cores to keep busy, GPUs dozens of compute units.
         let wanted = if class.is_cpu() { 4 } else { 64 };
         let parts = (wanted / groups.max(1)).min(k / SHORTEST_PART).max(k.div_ceil(LONGEST_PART)).max(1);
-        let part_len = k.div_ceil(parts);
+        // Texels hold four steps of K.
+        let part_len = k.div_ceil(parts).next_multiple_of(4).min(LONGEST_PART);
         Plan { tiles, entries, parts: k.div_ceil(part_len.max(1)).max(1), part_len }
     }
 }
 
+/// The texture forms where they exist and the strides let a texel hold four neighbours along some dimension.
+fn form(job: &Job, plan: &Plan, [a, b, out]: [&Tensor; 3]) -> KernelId {
+    let class = out.device().class();
+    let plain = Kernel::matmul.select(class);
+    let fours = |n: usize| n.is_multiple_of(4);
+    // Whole blocks are copied: not for the sake of a small part of a large one.
+    let worth = |x: &Tensor, len: usize| x.storage.size() <= (32 * len as u64).clamp(1 << 20, LARGEST_COPY);
+    let entries = plan.entries;
+    let fits = class == Class::Subgroup
+        && fours(job.k)
+        && fours(plan.part_len)
+        && !(out.shares_storage(a) || out.shares_storage(b))
+        && worth(a, entries * job.m * job.k)
+        && worth(b, entries * job.k * job.n);
+    // The stride that is 1 says along which dimension texels lie; all else must keep them whole.
+    let along = |i: usize, near: usize, far: usize| {
+        let batch = job.batch.iter().all(|(_, strides)| fours(strides[i]));
+        job.strides[i][near] == 1 && fours(job.strides[i][far]) && fours(job.offsets[i]) && batch
+    };
+    let (a_along_k, b_along_k) = (along(0, 1, 0), along(1, 0, 1));
+    if !fits || !(a_along_k || along(0, 0, 1)) || !(b_along_k || along(1, 1, 0)) {
+        return plain;
+    }
+    Kernel::matmul.form(MATMUL_TEXTURE + if a_along_k { 0 } else { 2 } + u8::from(b_along_k))
+}
+
+/// Larger blocks are not copied: two textures of 64 MiB are kept at most.
+const LARGEST_COPY: u64 = 64 << 20;
+
 #[track_caller]
 fn dispatch(op: &'static str, job: &Job, plan: &Plan, part_stride: usize, operands: [&Tensor; 3]) -> Result<()> {
-    let kernel = Kernel::matmul.select(operands[2].device().class());
+    let kernel = form(job, plan, operands);
     let unit = (1, [0; 3]);
     let (outer, inner) = match job.batch.as_slice() {
         [] => (unit, unit),

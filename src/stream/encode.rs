@@ -10,6 +10,7 @@ use crate::device::driver::{self, BufferKind};
 use crate::ids::SegmentId;
 use crate::kernel::ParamPath;
 use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SIZE};
+use crate::stream::stage::Stage;
 
 /// A command with its places resolved.
 pub(super) enum Resolved {
@@ -53,6 +54,7 @@ pub(super) struct Encoder {
     pub(super) pipelines: Pipelines,
     pub(super) bind_groups: BindGroups,
     uniforms: Vec<Uniform>,
+    stage: Stage,
     status: wgpu::Buffer,
     pub(super) dispatches: u64,
 }
@@ -79,6 +81,7 @@ impl Encoder {
             pipelines: Pipelines::new(&gpu.device),
             bind_groups: BindGroups::new(),
             uniforms: Vec::new(),
+            stage: Stage::default(),
             status,
             dispatches: 0,
         }
@@ -110,17 +113,23 @@ impl Encoder {
         let mut params_offset = 0u32;
         let mut rest = batch;
         while let Some(first) = rest.first() {
-            if matches!(first, Resolved::Dispatch { .. }) {
-                let count = rest.iter().take_while(|command| matches!(command, Resolved::Dispatch { .. })).count();
+            if let Resolved::Dispatch { pipeline, ranges, .. } = first {
+                // Inputs that are read as textures are copied first, between two passes.
+                let textures = self.pipelines.get(device, registry, *pipeline).textures;
+                self.stage.fill(device, &mut encoder, &self.segments, &ranges[..textures], &mut self.bind_groups)?;
+                let count = 1 + self.one_pass(device, registry, &rest[1..]);
                 let mut pass =
                     encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
                 let mut current = None;
                 for command in &rest[..count] {
                     if let Resolved::Dispatch { pipeline, ranges, params, grid } = command {
+                        let textures = self.pipelines.get(device, registry, *pipeline).textures;
                         let group = {
-                            let (segments, status, pipelines) = (&self.segments, &self.status, &mut self.pipelines);
-                            let make = || bind(device, pipelines.layout(device, ranges.len()), ranges, segments, status);
-                            self.bind_groups.get(ranges, make)
+                            let (stage, segments, status) = (&self.stage, &self.segments, &self.status);
+                            let ranges = stage.ranges(ranges, textures);
+                            let layout = self.pipelines.layout(device, ranges.len(), textures);
+                            let views = stage.views(textures);
+                            self.bind_groups.get(&ranges, || bind(device, layout, &ranges, &views, segments, status))
                         };
                         let compiled = self.pipelines.get(device, registry, *pipeline);
                         if current != Some(*pipeline) {
@@ -147,6 +156,15 @@ impl Encoder {
             rest = &rest[1..];
         }
         Ok(Encoded { commands: encoder.finish(), uniform })
+    }
+
+    /// How many of the commands, from the first, join the pass of the dispatch before them.
+    fn one_pass(&mut self, device: &wgpu::Device, registry: &Registry, commands: &[Resolved]) -> usize {
+        let joins = |command: &&Resolved| match command {
+            Resolved::Dispatch { pipeline, .. } => self.pipelines.get(device, registry, *pipeline).textures == 0,
+            _ => false,
+        };
+        commands.iter().take_while(joins).count()
     }
 
     fn copy(&self, encoder: &mut wgpu::CommandEncoder, command: &Resolved) {
@@ -226,6 +244,7 @@ impl Encoder {
     pub(super) fn clear(&mut self) {
         self.bind_groups.clear();
         self.uniforms.clear();
+        self.stage = Stage::default();
         self.segments.clear();
     }
 }
@@ -234,6 +253,7 @@ fn bind(
     device: &wgpu::Device,
     layout: &wgpu::BindGroupLayout,
     ranges: &[Range],
+    textures: &[&wgpu::TextureView],
     segments: &[Option<wgpu::Buffer>],
     status: &wgpu::Buffer,
 ) -> wgpu::BindGroup {
@@ -242,6 +262,9 @@ fn bind(
         .iter()
         .enumerate()
         .map(|(binding, range)| {
+            if let Some(view) = textures.get(binding) {
+                return wgpu::BindGroupEntry { binding: binding as u32, resource: wgpu::BindingResource::TextureView(view) };
+            }
             let (buffer, offset, size) = match range {
                 Some((id, offset, size)) => {
                     // A segment that is bound by a command not yet encoded is never released; see memory::check.

@@ -13,6 +13,7 @@ mod open;
 mod policy;
 mod queue;
 mod read;
+mod stage;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;

@@ -54,7 +54,10 @@ fn matrix(device: &Device, values: &[f32], rows: usize, columns: usize, how: &st
     }
 }
 
-const SHAPES: [[usize; 3]; 14] = [
+const SHAPES: [[usize; 3]; 17] = [
+    [66, 44, 8],
+    [70, 36, 20],
+    [1, 4, 4],
     [1, 1, 1],
     [3, 5, 7],
     [17, 33, 65],

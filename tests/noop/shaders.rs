@@ -91,6 +91,10 @@ fn every_shader_validates_and_binds_what_its_row_says() {
                         return Err(format!("{size} bytes do not fit immediates"));
                     }
                 }
+                AddressSpace::Handle => {
+                    let Some(binding) = global.binding else { return Err("a texture without a binding".into()) };
+                    bound.push((binding.binding, global.name.clone().unwrap_or_default(), false));
+                }
                 AddressSpace::WorkGroup | AddressSpace::Private => {}
                 other => return Err(format!("unexpected address space {other:?}")),
             }
