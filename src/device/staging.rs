@@ -2,7 +2,7 @@
 //!
 //! Small uploads share the open chunk; a chunk is *sealed* when the first of its uploads is submitted (it has to be
 //! unmapped then), and mapped again when the last has been executed. Large uploads have a chunk of their own. Downloads
-//! of one submission share a chunk; it is given back when the last reader has copied its bytes.
+//! that are enqueued close together share a chunk; it is given back when the last reader has copied its bytes.
 //! The bytes held for uploads are bounded: who floods waits for room.
 
 use std::sync::Arc;
@@ -17,6 +17,9 @@ pub(crate) const SHARED_UPLOAD: u64 = 32 << 10;
 pub(crate) const LARGEST_CHUNK: u64 = 8 << 20;
 /// Most bytes in upload chunks; room for a few of the largest pieces in flight.
 pub(crate) const MOST_UPLOAD_BYTES: u64 = 64 << 20;
+/// Commands over which downloads share a chunk. It is mapped when all of its commands have been executed, so a read must not
+/// wait for reads of much later work: the loss of a step would come with those of the steps enqueued after it.
+const DOWNLOAD_SPAN: u64 = 64;
 /// Alignment of pieces in a chunk (mapping asks for 8, copies for 4).
 const PIECE_ALIGNMENT: u64 = 16;
 
@@ -65,6 +68,8 @@ pub(crate) struct Piece {
 pub(crate) struct Staging {
     chunks: Vec<Chunk>,
     open: [Option<ChunkId>; 2],
+    /// Commands enqueued on the device before the open download chunk's first.
+    download_opened: u64,
     upload_bytes: u64,
     download_bytes: u64,
 }
@@ -86,6 +91,15 @@ impl Staging {
         }
         let ready = self.ready(direction, size, (size * 2).max(SHARED_CHUNK * 2))?;
         Some(self.take(ready, size))
+    }
+
+    /// A download is about to be enqueued after `commands` others: closes a chunk whose first piece is too far back.
+    pub(crate) fn start_download(&mut self, commands: u64) {
+        let open = &mut self.open[Direction::Download as usize];
+        if open.is_none() || commands - self.download_opened > DOWNLOAD_SPAN {
+            *open = None;
+            self.download_opened = commands;
+        }
     }
 
     /// Where no chunk has the size that is wanted and no more may be bought: a piece of the largest chunk that is ready,

@@ -90,6 +90,11 @@ fn enqueue_read(
     label: &'static str,
 ) -> Result<ReadFuture> {
     let status_offset = size.next_multiple_of(STATUS_ALIGNMENT);
+    {
+        let mut core = device.shared().lock();
+        let commands = core.timeline.stats().commands;
+        core.staging.start_download(commands);
+    }
     let (mut core, piece) = super::reserve(device, Direction::Download, status_offset + STATUS_SIZE)?;
     let (sender, answer) = oneshot::channel();
     core.reads.push(PendingRead {
