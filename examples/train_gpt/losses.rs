@@ -53,7 +53,7 @@ fn collect(receiver: Receiver<TensorRead<f32>>, report: impl Fn(usize, f32)) -> 
     for read in receiver {
         let value = wait(read)?.first().copied().unwrap_or(f32::NAN);
         losses.push(Loss { value, at: Instant::now() });
-        report(losses.len(), value); if std::env::var_os("LT").is_some() { eprintln!("{} {:.1}", losses.len(), super::summary::process_started().elapsed().as_secs_f64()*1e3); }
+        report(losses.len(), value);
     }
     Ok(losses)
 }

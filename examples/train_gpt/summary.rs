@@ -64,15 +64,13 @@ impl Summary {
     pub fn of_training(device: &Device, losses: &[Loss], tokens_per_step: usize, early: Counters) -> Summary {
         let now = Counters::of(device);
         let (hits, misses) = (now.hits - early.hits, now.misses - early.misses);
-        let mut gaps: Vec<f64> = losses.windows(2).map(|pair| millis(pair[0].at, pair[1].at)).collect();
-        gaps.sort_by(f64::total_cmp);
-        let whole: f64 = gaps.iter().sum();
+        let whole = losses.first().zip(losses.last()).map_or(0.0, |(first, last)| millis(first.at, last.at));
         let info = device.info();
         Summary {
             losses: losses.iter().map(|loss| loss.value).collect(),
             first_loss_ms: losses.first().map_or(0.0, |first| millis(process_started(), first.at)),
-            median_step_ms: gaps.get(gaps.len() / 2).copied().unwrap_or(0.0),
-            tokens_per_s: if whole > 0.0 { (gaps.len() * tokens_per_step) as f64 * 1e3 / whole } else { 0.0 },
+            median_step_ms: median_step(losses),
+            tokens_per_s: if whole > 0.0 { ((losses.len() - 1) * tokens_per_step) as f64 * 1e3 / whole } else { 0.0 },
             allocated_peak: device.max_memory_allocated(),
             reserved_peak: device.max_memory_reserved(),
             driver_allocations_after_step_3: now.driver_allocations - early.driver_allocations,
@@ -109,6 +107,19 @@ impl Summary {
 pub fn process_started() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
+}
+
+/// The median time between the completions of two steps. Small steps share a submission and complete together, so the time is
+/// taken over spans of up to eight steps.
+fn median_step(losses: &[Loss]) -> f64 {
+    let span = losses.len().saturating_sub(1).min(8);
+    if span == 0 {
+        return 0.0;
+    }
+    let ends = losses.iter().zip(&losses[span..]);
+    let mut times: Vec<f64> = ends.map(|(first, last)| millis(first.at, last.at) / span as f64).collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 /// Bytes in MiB, for people.
