@@ -35,7 +35,7 @@ use crate::device::{Device, Memory, Shared};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, StreamId};
-use crate::kernel::{KernelId, Role, Sharing};
+use crate::kernel::{Inputs, KernelId, Role, Sharing};
 use crate::memory::{Category, Tag};
 use crate::timeline::{Access, AccessList};
 
@@ -256,7 +256,11 @@ pub(crate) fn launch(
     if reports {
         blocks.push(PlaceId::STATUS);
     }
-    let sharing = Sharing::of(&blocks);
+    // A texture may be bound twice, and one pipeline less is compiled.
+    let sharing = match form.inputs {
+        Inputs::Storage => Sharing::of(&blocks),
+        Inputs::Texture => Sharing::distinct(blocks.len()),
+    };
     let bound: SmallVec<[PlaceId; 6]> = sharing.bound().map(|i| blocks[i]).collect();
     if bound.len() > limits.max_storage_buffers as usize {
         return Err(Error::Limit {
