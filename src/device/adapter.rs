@@ -265,7 +265,7 @@ fn plain_limits(limits: &wgpu::Limits, subgroup_size: u32) -> Limits {
 }
 
 /// A device without a driver: everything is recorded, tracked and copied, but kernels do nothing.
-#[cfg(feature = "noop")]
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn open_noop() -> Opened {
     let required = wgpu::Limits { max_immediate_size: 128, ..wgpu::Limits::default() };
     let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {

@@ -211,13 +211,13 @@ impl Device {
     }
 
     /// A device without a driver, for tests of everything but kernels.
-    #[cfg(feature = "noop")]
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Arc<Shared> {
         Shared::new(adapter::open_noop(), options)
     }
 
     /// The driver refuses the next `count` segments. For tests of what happens then.
-    #[cfg(feature = "noop")]
+    #[cfg(not(target_arch = "wasm32"))]
     #[doc(hidden)]
     pub fn refuse_segments(&self, count: u64) {
         self.shared().refuse_segments.store(count, Ordering::Release);
