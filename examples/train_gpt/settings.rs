@@ -91,7 +91,13 @@ settings! {
 
 /// Trains a character-level GPT on a text.
 #[derive(Clone, Debug, Default, clap::Parser)]
-#[command(version, about, args_override_self = true, after_help = "Adapters: LINN_BACKEND and LINN_ADAPTER choose one; the best is taken otherwise.")]
+#[command(
+    name = "train_gpt",
+    version,
+    about,
+    args_override_self = true,
+    after_help = "Adapters: LINN_BACKEND and LINN_ADAPTER choose one; the best is taken otherwise."
+)]
 pub struct Args {
     /// UTF-8 text to train on; the last tenth is for validation [default: the sources of this crate]
     #[arg(long, value_name = "FILE")]
