@@ -92,6 +92,7 @@ settings! {
 /// Trains a character-level GPT on a text.
 #[derive(Clone, Debug, Default, clap::Parser)]
 #[command(
+    name = "train_gpt",
     version,
     about,
     args_override_self = true,
