@@ -1,5 +1,8 @@
 //! Random samples of a token sequence, as a pure function of (seed, step): a resumed run draws what it would have drawn.
 
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
 /// B samples of T ids and of the ids that follow each, row-major [B, T].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostBatch {
@@ -52,16 +55,13 @@ pub fn random_unit(seed: u64, a: u64, b: u64) -> f64 {
     (bits(seed, a, b) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// SplitMix64's mixing step (Steele, Lea, Flood 2014) over the three numbers in turn.
+/// The first word of ChaCha8 keyed with the three numbers.
 fn bits(seed: u64, a: u64, b: u64) -> u64 {
-    [a, b].into_iter().fold(mix(seed), |state, next| mix(state ^ mix(next)))
-}
-
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
+    let mut key = [0; 32];
+    for (part, number) in key.chunks_exact_mut(8).zip([seed, a, b]) {
+        part.copy_from_slice(&number.to_le_bytes());
+    }
+    ChaCha8Rng::from_seed(key).next_u64()
 }
 
 #[cfg(test)]
