@@ -372,10 +372,10 @@ pub fn collapse<const N: usize>(layouts: [&Layout; N]) -> Collapsed<N> {
             out.shape.len += 1;
             out.shape[last] = shape[i];
         }
-        for n in 0..N {
-            out.strides[n].len = out.shape.len;
-            let at = out.shape.len() - 1;
-            out.strides[n][at] = layouts[n].strides[i];
+        for (strides, layout) in out.strides.iter_mut().zip(layouts) {
+            strides.len = out.shape.len;
+            let at = strides.len() - 1;
+            strides[at] = layout.strides[i];
         }
     }
     if out.shape.is_empty() {

@@ -43,6 +43,9 @@ pub(crate) struct Command {
 }
 
 /// What a command does. Places are resolved when it is encoded.
+///
+/// Nearly all commands are dispatches, so their size is every command's size: no allocation while recording.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Op {
     Dispatch { pipeline: PipelineId, places: SmallVec<[PlaceId; 6]>, params: ParamBytes, grid: [u32; 3] },
     Upload { chunk: ChunkId, chunk_offset: u64, dst: PlaceId, dst_offset: u64, size: u64 },

@@ -99,6 +99,8 @@ pub struct Counters {
     pub bind_group_misses: u64,
     /// Bind groups in the cache.
     pub bind_groups: u64,
+    /// Bytes of textures that kernels of some CPU drivers read copies of their operands from.
+    pub staging_texture_bytes: u64,
     /// Pipelines compiled.
     pub pipelines: u64,
 }

@@ -85,7 +85,7 @@ impl Device {
         row("= reserved", breakdown.sum());
         row("peak allocated", memory.allocated_bytes.peak);
         row("peak reserved", memory.reserved_bytes.peak);
-        row("staging", stats.staging_upload_bytes + stats.staging_download_bytes);
+        row("staging", stats.staging_upload_bytes + stats.staging_download_bytes + stats.queue.staging_texture_bytes);
         out += &format!(
             "  {} tensors made, {} buffers bought, {} given back, {} order edges, {} host syncs",
             memory.allocation.allocated,

@@ -12,7 +12,8 @@ use crate::kernel::ParamPath;
 use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SIZE};
 use crate::stream::stage::Stage;
 
-/// A command with its places resolved.
+/// A command with its places resolved. Nearly all are dispatches, so their size is every command's size.
+#[allow(clippy::large_enum_variant)]
 pub(super) enum Resolved {
     Dispatch {
         pipeline: PipelineId,
@@ -54,7 +55,7 @@ pub(super) struct Encoder {
     pub(super) pipelines: Pipelines,
     pub(super) bind_groups: BindGroups,
     uniforms: Vec<Uniform>,
-    stage: Stage,
+    pub(super) stage: Stage,
     status: wgpu::Buffer,
     pub(super) dispatches: u64,
 }

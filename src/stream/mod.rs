@@ -56,9 +56,12 @@ impl Drop for StreamHandle {
     }
 }
 
+/// Entered streams with their devices; `None` where a guard was dropped before one that was made later.
+type Entered = SmallVec<[Option<(u64, Stream)>; 2]>;
+
 thread_local! {
     /// (device, stream) of the guards alive on this thread, innermost last; `None` for one that was dropped before an inner one.
-    static CURRENT: RefCell<SmallVec<[Option<(u64, Stream)>; 2]>> = RefCell::new(SmallVec::new());
+    static CURRENT: RefCell<Entered> = RefCell::new(SmallVec::new());
 }
 
 /// Makes a stream the current one of its thread until dropped. Guards nest; the innermost one that is alive counts.

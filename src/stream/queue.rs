@@ -243,6 +243,7 @@ impl Queue {
             let mut core = shared.lock();
             core.counters.pipelines = self.encoder.pipelines.compilations;
             core.counters.dispatches = self.encoder.dispatches;
+            core.counters.staging_texture_bytes = self.encoder.stage.size();
             core.counters.bind_group_hits = self.encoder.bind_groups.hits;
             core.counters.bind_group_misses = self.encoder.bind_groups.misses;
             core.counters.bind_groups = self.encoder.bind_groups.len() as u64;
@@ -406,10 +407,10 @@ fn drop_recordings(core: &mut Core) {
 fn waker(shared: &Arc<Shared>) -> impl FnOnce() + Send + 'static {
     let weak: Weak<Shared> = if cfg!(target_arch = "wasm32") { Arc::downgrade(shared) } else { Weak::new() };
     move || {
-        if let Some(shared) = weak.upgrade() {
-            if let Some(step) = shared.step.get() {
-                step();
-            }
+        if let Some(shared) = weak.upgrade()
+            && let Some(step) = shared.step.get()
+        {
+            step();
         }
     }
 }

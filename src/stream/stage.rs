@@ -85,6 +85,11 @@ impl Stage {
         out
     }
 
+    /// Bytes of the textures.
+    pub(super) fn size(&self) -> u64 {
+        self.slots.iter().map(|slot| u64::from(slot.rows) * ROW_SIZE).sum()
+    }
+
     pub(super) fn views(&self, textures: usize) -> SmallVec<[&wgpu::TextureView; 2]> {
         self.slots.iter().take(textures).map(|slot| &slot.view).collect()
     }

@@ -34,13 +34,13 @@ fn segments_grow_with_what_is_reserved() {
         (2 * MIB, 0, 256 * MIB, 2 * MIB),
         (2 * MIB + 256, 0, 256 * MIB, 4 * MIB),
         (256, 40 * MIB, 256 * MIB, 2 * MIB),
-        (256, 41 * MIB, 256 * MIB, 4 * MIB),
+        (256, 4MIB, 256 * MIB, 4 * MIB),
         (256, 10 * GIB, 2 * GIB, 512 * MIB),
         (256, 10 * GIB, 256 * MIB, 256 * MIB),
         (600 * MIB, 10 * GIB, 2 * GIB, 600 * MIB),
         // A largest buffer of 2 GiB - 1 byte is rounded down to the alignment.
         (2 * GIB - 256, 0, 2 * GIB - 1, 2 * GIB - 256),
-        (256, 0, 1 * MIB, 1 * MIB),
+        (256, 0, MIB, MIB),
     ];
     for (block, reserved, largest, expected) in table {
         assert_eq!(segment_size(block, reserved, largest, 256), expected, "{block} with {reserved} reserved, at most {largest}");

@@ -281,7 +281,7 @@ pub fn normal(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
     let pair = |i: usize| {
         let radius = (-2.0 * (1.0 - u[i & !1]).ln()).sqrt();
         let turn = std::f64::consts::TAU * u[i | 1];
-        s + t * radius * if i % 2 == 0 { turn.cos() } else { turn.sin() }
+        s + t * radius * if i.is_multiple_of(2) { turn.cos() } else { turn.sin() }
     };
     (0..bits.len()).map(pair).collect()
 }
