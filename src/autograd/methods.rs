@@ -245,7 +245,7 @@ impl Tensor {
         })
     }
 
-    /// x weight^T + bias: x [.., K], weight [N, K], bias [N] -> [.., N].
+    /// x weight^T + bias: x `[.., K]`, weight `[N, K]`, bias `[N]` -> `[.., N]`.
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let out = ops::matmul::linear(self, weight, bias)?;
@@ -281,7 +281,7 @@ impl Tensor {
         record_unary("log_softmax", self, &[&kept], out, rule)
     }
 
-    /// Mean of -log softmax(x)[target] over the rows: x [N, V], targets [N] (i32) -> 0-d.
+    /// Mean of -log softmax(x)`[target]` over the rows: x `[N, V]`, targets `[N]` (i32) -> 0-d.
     #[track_caller]
     pub fn cross_entropy(&self, targets: &Tensor) -> Result<Tensor> {
         let (loss, logsumexp) = ops::loss::cross_entropy(self, targets)?;
@@ -301,7 +301,7 @@ impl Tensor {
         record("layer_norm", &inputs, &saved, out, move |b| rules::norm::layer_norm(b, weight_at, bias_at))
     }
 
-    /// Rows of this table [V, C] named by `ids` [..] (i32) -> [.., C]. An id out of range is reported by the next call that
+    /// Rows of this table `[V, C]` named by `ids` `[..]` (i32) -> `[.., C]`. An id out of range is reported by the next call that
     /// waits for the device.
     #[track_caller]
     pub fn embedding(&self, ids: &Tensor) -> Result<Tensor> {
@@ -310,7 +310,7 @@ impl Tensor {
         record_unary("embedding", self, &[ids], out, move |b| rules::index::embedding(b.saved(0), b.grad(), rows))
     }
 
-    /// out[i][j] = x[i][index[i][j]] for `dim` 1, and so on (index i32).
+    /// `out[i][j]` = `x[i][index[i][j]]` for `dim` 1, and so on (index i32).
     #[track_caller]
     pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
         let layout = self.layout;
@@ -319,7 +319,7 @@ impl Tensor {
         record_unary("gather", self, &[index], out, rule)
     }
 
-    /// softmax(q k^T / sqrt(D)) v with this tensor as q [B,H,T,D]; k and v [B,H,S,D].
+    /// softmax(q k^T / sqrt(D)) v with this tensor as q `[B,H,T,D]`; k and v `[B,H,S,D]`.
     #[track_caller]
     pub fn scaled_dot_product_attention(&self, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor> {
         let (out, probs) = ops::attention::scaled_dot_product_attention(self, k, v, mask)?;

@@ -18,9 +18,9 @@ pub enum Upload {
 /// One batch on the device.
 #[derive(Clone)]
 pub struct Batch {
-    /// Ids [B, T] (i32).
+    /// Ids `[B, T]` (i32).
     pub inputs: Tensor,
-    /// The ids that follow each, [B, T] (i32).
+    /// The ids that follow each, `[B, T]` (i32).
     pub targets: Tensor,
 }
 

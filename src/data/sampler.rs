@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// B samples of T ids and of the ids that follow each, row-major [B, T].
+/// B samples of T ids and of the ids that follow each, row-major `[B, T]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostBatch {
     /// The samples.
@@ -27,7 +27,7 @@ impl Sampler {
         (tokens.len() > context).then_some(Sampler { tokens, batch, context, seed })
     }
 
-    /// [B, T].
+    /// `[B, T]`.
     pub fn shape(&self) -> [usize; 2] {
         [self.batch, self.context]
     }

@@ -739,7 +739,7 @@ kernels! {
         cast_i32 ALL CAST = "i32(a)" -> I32;
         /// out = a as u32, fractions cut off
         cast_u32 ALL CAST = "u32(a)" -> U32;
-        /// out[i] = s + t i
+        /// `out[i]` = s + t i
         arange ALL ARANGE;
     }
     reduce {
@@ -779,15 +779,15 @@ kernels! {
         layer_norm_backward_weight F LAYER_NORM_BACKWARD_WEIGHT;
     }
     index {
-        /// out[o, k, :] = a[o, ids[k], :]; the forward pass of an embedding
+        /// `out[o, k, :]` = `a[o, ids[k], :]`; the forward pass of an embedding
         index_select ALL INDEX_SELECT;
         /// chains equal ids for embedding_backward
         embedding_links F EMBEDDING_LINKS;
-        /// out[ids[k], :] += dout[k, :], in the order of k
+        /// `out[ids[k], :]` += `dout[k, :]`, in the order of k
         embedding_backward F EMBEDDING_BACKWARD;
-        /// out[o, k, i] = a[o, ids[o, k, i], i]
+        /// `out[o, k, i]` = `a[o, ids[o, k, i], i]`
         gather ALL GATHER;
-        /// out[o, ids[o, k, i], i] += dout[o, k, i], in the order of k
+        /// `out[o, ids[o, k, i], i]` += `dout[o, k, i]`, in the order of k
         gather_backward F GATHER_BACKWARD;
     }
     loss {

@@ -147,7 +147,7 @@ params! {
         t: u32,
     }
 
-    /// One stage of a reduction over the middle of [outer, n, inner]; strides and offsets in items.
+    /// One stage of a reduction over the middle of `[outer, n, inner]`; strides and offsets in items.
     Reduce {
         /// outer * splits * inner: results of this stage.
         jobs: u32,
@@ -203,7 +203,7 @@ params! {
         pad: u32,
     }
 
-    /// A product out [M, N] = a [M, K] b [K, N] for each entry of a batch of up to two dimensions, any strides.
+    /// A product out `[M, N]` = a `[M, K]` b `[K, N]` for each entry of a batch of up to two dimensions, any strides.
     Matmul {
         /// M, N, K, and the length of the inner batch dimension.
         size: [u32; 4],
@@ -247,7 +247,7 @@ params! {
         pad: u32,
     }
 
-    /// Index kernels over [outer, rows, width]; lengths and offsets in items.
+    /// Index kernels over `[outer, rows, width]`; lengths and offsets in items.
     Index {
         /// Invocations needed.
         jobs: u32,

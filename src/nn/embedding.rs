@@ -1,4 +1,4 @@
-//! y[..] = W[ids[..]]: ids [..] (i32), W [V, C] -> y [.., C].
+//! `y[..]` = `W[ids[..]]`: ids `[..]` (i32), W `[V, C]` -> y `[.., C]`.
 
 use super::init;
 use super::module::{Module, join};
@@ -6,9 +6,9 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A table of rows; parameter `weight` [V, C].
+/// A table of rows; parameter `weight` `[V, C]`.
 pub struct Embedding {
-    /// [V, C].
+    /// `[V, C]`.
     pub weight: Tensor,
 }
 

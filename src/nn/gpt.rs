@@ -1,7 +1,7 @@
 //! A GPT with nanoGPT's layout and parameter names.
 //!
 //! Shape letters: B batch, T positions, C width (`n_embd`), H heads, D = C / H, V vocabulary.
-//! ids [B,T] -> embedding + position [B,T,C] -> blocks -> layer norm -> logits [B,T,V].
+//! ids `[B,T]` -> embedding + position `[B,T,C]` -> blocks -> layer norm -> logits `[B,T,V]`.
 
 use super::linear::{Bias, Linear};
 use super::module::{Module, join};
@@ -30,7 +30,7 @@ pub struct GptConfig {
     pub tied: bool,
 }
 
-/// The model. Its result for ids [B,T] (i32) are logits [B,T,V].
+/// The model. Its result for ids `[B,T]` (i32) are logits `[B,T,V]`.
 pub struct Gpt {
     config: GptConfig,
     wte: Embedding,
@@ -77,13 +77,13 @@ impl Gpt {
         &self.config
     }
 
-    /// Mean cross entropy of the logits for `ids` [B,T] against `targets` [B,T], 0-d.
+    /// Mean cross entropy of the logits for `ids` `[B,T]` against `targets` `[B,T]`, 0-d.
     #[track_caller]
     pub fn loss(&self, ids: &Tensor, targets: &Tensor) -> Result<Tensor> {
         loss::cross_entropy(&self.forward(ids)?, targets)
     }
 
-    /// Logits [B,V] for what follows `ids` [B,T]; cheaper than `forward` where only these are wanted.
+    /// Logits `[B,V]` for what follows `ids` `[B,T]`; cheaper than `forward` where only these are wanted.
     #[track_caller]
     pub fn next_logits(&self, ids: &Tensor) -> Result<Tensor> {
         let x = self.features(ids)?;
@@ -91,7 +91,7 @@ impl Gpt {
         self.head(&x.select(1, last)?)
     }
 
-    /// [B,T] -> [B,T,C], after the last layer norm.
+    /// `[B,T]` -> `[B,T,C]`, after the last layer norm.
     fn features(&self, ids: &Tensor) -> Result<Tensor> {
         let [_, positions] = *ids.shape() else {
             return Err(Error::shape("Gpt", format!("ids of shape {:?}", ids.shape()), "pass ids [B, T]"));
@@ -151,7 +151,7 @@ impl Block {
         })
     }
 
-    /// Causal attention, [B,T,C] -> [B,T,C].
+    /// Causal attention, `[B,T,C]` -> `[B,T,C]`.
     fn attention(&self, x: &Tensor) -> Result<Tensor> {
         let width = x.size(-1)?;
         let heads = |part: &Tensor| -> Result<Tensor> {

@@ -1,4 +1,4 @@
-//! y = x W^T + b: x [.., in], W [out, in], b [out] -> y [.., out].
+//! y = x W^T + b: x `[.., in]`, W `[out, in]`, b `[out]` -> y `[.., out]`.
 
 use super::init;
 use super::module::{Module, join};
@@ -6,11 +6,11 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// A linear layer; parameters `weight` [out, in] and, where wanted, `bias` [out].
+/// A linear layer; parameters `weight` `[out, in]` and, where wanted, `bias` `[out]`.
 pub struct Linear {
-    /// [out, in].
+    /// `[out, in]`.
     pub weight: Tensor,
-    /// [out].
+    /// `[out]`.
     pub bias: Option<Tensor>,
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-/// Mean of -log softmax(logits)[target] over all positions: logits [.., V], targets [..] (i32) -> 0-d.
+/// Mean of -log softmax(logits)`[target]` over all positions: logits `[.., V]`, targets `[..]` (i32) -> 0-d.
 #[track_caller]
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
     let [lead @ .., width] = logits.shape() else {

@@ -1,6 +1,6 @@
 //! Layers, losses, initial values, checkpoints, and a small GPT.
 //!
-//! Weights have PyTorch's names and layout ([out, in] for `Linear`). A [`Module`] lists its parameters by name; a parameter is
+//! Weights have PyTorch's names and layout (`[out, in]` for `Linear`). A [`Module`] lists its parameters by name; a parameter is
 //! a [`Tensor`](crate::tensor::Tensor) that collects gradients, and clones of it are the same parameter.
 
 pub mod gpt;

@@ -7,11 +7,11 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Layer normalisation; parameters `weight` [C] (ones at first) and, where wanted, `bias` [C] (zeros).
+/// Layer normalisation; parameters `weight` `[C]` (ones at first) and, where wanted, `bias` `[C]` (zeros).
 pub struct LayerNorm {
-    /// [C].
+    /// `[C]`.
     pub weight: Tensor,
-    /// [C].
+    /// `[C]`.
     pub bias: Option<Tensor>,
     /// Added to the variance; PyTorch's default is 1e-5.
     pub eps: f64,

@@ -17,8 +17,8 @@ pub enum Mask {
     Causal,
 }
 
-/// softmax(q k^T / sqrt(D)) v; q [B,H,T,D], k and v [B,H,S,D], any strides. Returns (out [B,H,T,D] laid out as [B,T,H,D]
-/// in memory so that the caller's transpose(1, 2) is contiguous, probs [B,H,T,S] for the backward pass).
+/// softmax(q k^T / sqrt(D)) v; q `[B,H,T,D]`, k and v `[B,H,S,D]`, any strides. Returns (out `[B,H,T,D]` laid out as `[B,T,H,D]`
+/// in memory so that the caller's transpose(1, 2) is contiguous, probs `[B,H,T,S]` for the backward pass).
 #[track_caller]
 pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Mask) -> Result<(Tensor, Tensor)> {
     const OP: &str = "scaled_dot_product_attention";
@@ -34,7 +34,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Ma
     Ok((out, probs))
 }
 
-/// (dq, dk, dv) from dout; each laid out in memory as [B,T,H,D].
+/// (dq, dk, dv) from dout; each laid out in memory as `[B,T,H,D]`.
 #[track_caller]
 pub fn scaled_dot_product_attention_backward(
     q: &Tensor,
@@ -70,7 +70,7 @@ pub fn scaled_dot_product_attention_backward(
     Ok((dq, dk, dv))
 }
 
-/// [B, H, T, S, D].
+/// `[B, H, T, S, D]`.
 fn shapes(op: &'static str, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<[usize; 5]> {
     match (q.shape(), k.shape()) {
         ([batch, heads, t, d], [k_batch, k_heads, s, k_d])
@@ -86,7 +86,7 @@ fn shapes(op: &'static str, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<[usize
     }
 }
 
-/// An empty tensor of shape [B, H, T, D] laid out as [B, T, H, D].
+/// An empty tensor of shape `[B, H, T, D]` laid out as `[B, T, H, D]`.
 #[track_caller]
 fn by_position(op: &'static str, like: &Tensor, [batch, heads, t, d]: [usize; 4]) -> Result<Tensor> {
     let memory = Tensor::empty_as(op, like.device(), &[batch, t, heads, d], DType::F32, Category::Temporary)?;

@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 /// Positions that one dispatch of a backward pass looks at: the bound on an invocation's loop.
 const WINDOW: usize = 32_768;
 
-/// Rows of weight [V, C] named by ids [..] -> [.., C]. An index out of range is reported at the next synchronising call.
+/// Rows of weight `[V, C]` named by ids `[..]` -> `[.., C]`. An index out of range is reported at the next synchronising call.
 #[track_caller]
 pub fn embedding(weight: &Tensor, ids: &Tensor) -> Result<Tensor> {
     const OP: &str = "embedding";
@@ -51,7 +51,7 @@ pub fn embedding(weight: &Tensor, ids: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// dweight [rows, C] from dout [.., C] and ids [..]; summed in the order of the positions.
+/// dweight `[rows, C]` from dout `[.., C]` and ids `[..]`; summed in the order of the positions.
 #[track_caller]
 pub fn embedding_backward(dout: &Tensor, ids: &Tensor, rows: usize) -> Result<Tensor> {
     const OP: &str = "embedding_backward";
@@ -95,7 +95,7 @@ pub fn embedding_backward(dout: &Tensor, ids: &Tensor, rows: usize) -> Result<Te
     Ok(out)
 }
 
-/// out[i][j] = x[i][index[i][j]] for dim = 1, PyTorch's `gather`: index has the rank of x, and no other dimension of it
+/// `out[i][j]` = `x[i][index[i][j]]` for dim = 1, PyTorch's `gather`: index has the rank of x, and no other dimension of it
 /// is longer than that of x.
 #[track_caller]
 pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
@@ -167,7 +167,7 @@ pub fn gather_backward(dout: &Tensor, dim: isize, index_of: &Tensor, shape: &[us
     Ok(out)
 }
 
-/// Lengths of [outer, count, width] around dimension `dim` of the indices.
+/// Lengths of `[outer, count, width]` around dimension `dim` of the indices.
 fn middle(op: &'static str, ids_shape: &[usize], dim: usize, rows: usize) -> Result<Index> {
     let width: usize = ids_shape.iter().skip(dim + 1).product();
     let count = ids_shape.get(dim).copied().unwrap_or(1);

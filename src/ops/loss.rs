@@ -9,7 +9,7 @@ use crate::ops::elementwise::{grid_for, index, per_invocation};
 use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce};
 use crate::tensor::Tensor;
 
-/// (mean loss 0-d, logsumexp [N]) of logits [N, V] against targets [N] (i32). The mean of no rows is NaN.
+/// (mean loss 0-d, logsumexp `[N]`) of logits `[N, V]` against targets `[N]` (i32). The mean of no rows is NaN.
 /// A target outside 0..V is reported at the next synchronising call.
 #[track_caller]
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {

@@ -1,4 +1,4 @@
-//! Matrix products. Letters: out [.., M, N] = a [.., M, K] b [.., K, N].
+//! Matrix products. Letters: out `[.., M, N]` = a `[.., M, K]` b `[.., K, N]`.
 //!
 //! The kernels read and write any strides, so transposed, broadcast and sliced operands are never copied.
 
@@ -58,7 +58,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(out.with_layout(layout))
 }
 
-/// x @ weight^T + bias; x [.., K], weight [N, K], bias [N] -> [.., N].
+/// x @ weight^T + bias; x `[.., K]`, weight `[N, K]`, bias `[N]` -> `[.., N]`.
 #[track_caller]
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     const OP: &str = "linear";
@@ -119,7 +119,7 @@ struct Job {
     n: usize,
     k: usize,
     offsets: Three,
-    /// Strides of [a's rows, a's k], [b's k, b's columns], [out's rows, out's columns].
+    /// Strides of `[a's rows, a's k]`, `[b's k, b's columns]`, `[out's rows, out's columns]`.
     strides: [[usize; 2]; 3],
 }
 

@@ -9,9 +9,9 @@ use crate::ops::elementwise::{grid_for, index};
 use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce};
 use crate::tensor::Tensor;
 
-/// (y, mean, rstd): y = (x - mean) * rstd * weight + bias over the last dimension; mean and rstd [R], for the backward pass.
+/// (y, mean, rstd): y = (x - mean) * rstd * weight + bias over the last dimension; mean and rstd `[R]`, for the backward pass.
 ///
-/// x [.., C], weight and bias [C]; rstd = 1 / sqrt(variance + eps) with the biased variance, as in PyTorch.
+/// x `[.., C]`, weight and bias `[C]`; rstd = 1 / sqrt(variance + eps) with the biased variance, as in PyTorch.
 #[track_caller]
 pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<(Tensor, Tensor, Tensor)> {
     const OP: &str = "layer_norm";
@@ -110,7 +110,7 @@ fn weight_gradients(x: &Tensor, dy: &Tensor, mean: &Tensor, rstd: &Tensor, rows:
     Ok((dweight, dbias))
 }
 
-/// (R, C) of x [.., C].
+/// (R, C) of x `[.., C]`.
 fn rows_of(op: &'static str, x: &Tensor) -> Result<(usize, usize)> {
     expect_dtype(op, x, DType::F32)?;
     let Some(c) = x.shape().last().copied() else {

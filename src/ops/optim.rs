@@ -51,7 +51,7 @@ pub struct Sgd {
     pub first: bool,
 }
 
-/// One step of Adam/AdamW in place. `step` [1] f32 on the device counts steps including this one (the caller has incremented it);
+/// One step of Adam/AdamW in place. `step` `[1]` f32 on the device counts steps including this one (the caller has incremented it);
 /// `max_exp_avg_sq` for AMSGrad; `grad_scale` (0-d, on the device) multiplies the gradient first.
 #[track_caller]
 #[allow(clippy::too_many_arguments)]

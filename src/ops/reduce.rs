@@ -1,6 +1,6 @@
 //! Sums, means and extremes over dimensions. Empty `dims` means all dimensions; the order of summation is fixed.
 //!
-//! Every reduction is one over the middle of [outer, n, inner] with strides. Long ones take several stages: `splits`
+//! Every reduction is one over the middle of `[outer, n, inner]` with strides. Long ones take several stages: `splits`
 //! invocations share a result, and the next stage reduces what they found.
 
 use crate::dtype::DType;
@@ -126,7 +126,7 @@ pub(crate) fn square_parts(op: &'static str, tensors: &[&Tensor]) -> Result<Opti
     Ok(Some(out))
 }
 
-/// [`sum`] of [splits, n] over the splits into `out` [n], both contiguous from the start of their storage.
+/// [`sum`] of `[splits, n]` over the splits into `out` `[n]`, both contiguous from the start of their storage.
 #[track_caller]
 pub(crate) fn sum_splits(op: &'static str, parts: &Tensor, splits: usize, out: &Tensor) -> Result<()> {
     let n = out.len();
@@ -221,7 +221,7 @@ fn refuse_middle(op: &'static str) -> Error {
     Error::shape(op, "a contiguous tensor did not collapse to three dimensions", "report this as a bug of linn")
 }
 
-/// A reduction over the middle of [outer, n, inner]; lengths and strides in items, nothing is 0 but strides.
+/// A reduction over the middle of `[outer, n, inner]`; lengths and strides in items, nothing is 0 but strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Middle {
     outer: usize,
@@ -234,7 +234,7 @@ struct Middle {
 }
 
 impl Middle {
-    /// The layout as [outer, n, inner], where its kept dimensions merge into two and its reduced ones into one.
+    /// The layout as `[outer, n, inner]`, where its kept dimensions merge into two and its reduced ones into one.
     fn of(layout: &Layout, reduced: &[bool]) -> Option<Middle> {
         let merged = |wanted: bool| {
             let mut groups: Vec<(usize, usize)> = Vec::new();
@@ -265,7 +265,7 @@ impl Middle {
         Some(Middle { outer, n, inner, outer_stride, stride, inner_stride, offset: layout.offset() })
     }
 
-    /// What is left to reduce after a stage: [outer, splits, inner], contiguous.
+    /// What is left to reduce after a stage: `[outer, splits, inner]`, contiguous.
     fn after(&self, splits: usize) -> Middle {
         let inner = self.inner;
         Middle { n: splits, outer_stride: splits * inner, stride: inner, inner_stride: 1, offset: 0, ..*self }

@@ -37,7 +37,7 @@ pub struct Adam {
     decay: Decay,
     /// Like the parameters of the groups; `None` before the first step of a parameter.
     states: Vec<Vec<Option<State>>>,
-    /// Step counts on the device, [1] f32. Parameters that always step together share one.
+    /// Step counts on the device, `[1]` f32. Parameters that always step together share one.
     counters: Vec<Tensor>,
 }
 

@@ -5,7 +5,7 @@ use crate::layout::Layout;
 use crate::ops::copy::{cat, contiguous, copy_, full};
 use crate::tensor::Tensor;
 
-/// y = x[start..start + len] along `dim`: dx = g there, 0 elsewhere
+/// y = `x[start..start + len]` along `dim`: dx = g there, 0 elsewhere
 pub(crate) fn narrow(g: &Tensor, shape: &[usize], dim: usize, start: usize) -> Result<Tensor> {
     let dx = full(g.device(), shape, 0.0, g.dtype())?;
     let part = dx.layout().narrow(dim, start, g.shape()[dim])?;

@@ -40,19 +40,19 @@ pub(crate) fn linear_bias(g: &Tensor) -> Result<Tensor> {
     sum(&rows(g)?, &[0], KeepDim::Drop)
 }
 
-/// All leading dimensions as rows: [.., N] -> [M, N].
+/// All leading dimensions as rows: `[.., N]` -> `[M, N]`.
 fn rows(x: &Tensor) -> Result<Tensor> {
     let width = x.shape().last().copied().unwrap_or(1);
     let height: usize = x.shape().iter().rev().skip(1).product();
     reshaped(x, &[height, width])
 }
 
-/// A vector on the left is a row: [K] -> [1, K].
+/// A vector on the left is a row: `[K]` -> `[1, K]`.
 fn row(a: &Tensor) -> Result<Tensor> {
     if a.rank() == 1 { reshaped(a, &[1, a.len()]) } else { Ok(a.clone()) }
 }
 
-/// A vector on the right is a column: [K] -> [K, 1].
+/// A vector on the right is a column: `[K]` -> `[K, 1]`.
 fn column(b: &Tensor) -> Result<Tensor> {
     if b.rank() == 1 { reshaped(b, &[b.len(), 1]) } else { Ok(b.clone()) }
 }
