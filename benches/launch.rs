@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use linn::{Device, Tensor};
+use linn::kernel::params::Contiguous;
+use linn::kernel::source::compose;
+use linn::kernel::{CONTIGUOUS, Kernel, ParamPath, Sharing};
+use linn::{DType, Device, Tensor};
 
 const OPS: usize = 10_000;
 const LEN: usize = 1_024;
@@ -45,7 +48,7 @@ fn linn_run(device: &Device, keep: bool) -> linn::Result<Run> {
     Ok(Run { cpu, wall, back_pressure })
 }
 
-/// The same dispatches on bare wgpu, the way a careful user writes them: one pipeline, cached bind groups, one pass and one
+/// The same dispatches on bare wgpu, the way a careful user writes them: the same shader, one pipeline, cached bind groups, one pass and one
 /// submission per 256 dispatches, ping-pong between two buffers.
 struct Bare {
     device: wgpu::Device,
@@ -68,17 +71,37 @@ impl Bare {
             ..wgpu::InstanceDescriptor::new_without_display_handle()
         });
         let adapter = pollster::block_on(instance.request_adapter(&Default::default())).expect("an adapter");
-        let (device, queue) = pollster::block_on(adapter.request_device(&Default::default())).expect("a device");
-        let source = "@group(0) @binding(0) var<storage, read_write> a: array<vec4<f32>>;
-            @group(0) @binding(1) var<storage, read_write> b: array<vec4<f32>>;
-            @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-                if (id.x < 256u) { b[id.x] = a[id.x] + 1.0; }
-            }";
+        let descriptor = wgpu::DeviceDescriptor {
+            required_features: wgpu::Features::IMMEDIATES,
+            required_limits: adapter.limits(),
+            ..Default::default()
+        };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).expect("a device");
+        // The very shader that linn runs.
+        let kernel = Kernel::add_scalar.form(CONTIGUOUS);
+        let source = compose(kernel, DType::F32, &Sharing::distinct(2), ParamPath::Immediates).expect("a shader");
         let module = device
             .create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(source.into()) });
+        let entry = |binding| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only: false },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let operands =
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &[entry(0), entry(1)] });
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&operands)],
+            immediate_size: size_of::<Contiguous>() as u32,
+        });
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: None,
-            layout: None,
+            layout: Some(&layout),
             module: &module,
             entry_point: None,
             compilation_options: Default::default(),
@@ -90,11 +113,10 @@ impl Bare {
         use wgpu::BufferUsages as Usage;
         let buffers = [0, 1].map(|_| buffer(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST));
         let read = buffer(Usage::MAP_READ | Usage::COPY_DST);
-        let layout = pipeline.get_bind_group_layout(0);
         let group = |from: &wgpu::Buffer, to: &wgpu::Buffer| {
             device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: None,
-                layout: &layout,
+                layout: &operands,
                 entries: &[
                     wgpu::BindGroupEntry { binding: 0, resource: from.as_entire_binding() },
                     wgpu::BindGroupEntry { binding: 1, resource: to.as_entire_binding() },
@@ -115,8 +137,11 @@ impl Bare {
             let mut encoder = self.device.create_command_encoder(&Default::default());
             let mut pass = encoder.begin_compute_pass(&Default::default());
             pass.set_pipeline(&self.pipeline);
+            let mut params: Contiguous = bytemuck::Zeroable::zeroed();
+            (params.len, params.rounds, params.s) = (LEN as u32, 1, 1.0f32.to_bits());
             for op in batch * 256..((batch + 1) * 256).min(OPS) {
                 pass.set_bind_group(0, &self.groups[op % 2], &[]);
+                pass.set_immediates(0, bytemuck::bytes_of(&params));
                 pass.dispatch_workgroups(4, 1, 1);
             }
             drop(pass);
