@@ -1,7 +1,7 @@
 //! linn gives Rust programs PyTorch's GPU runtime on every GPU that wgpu reaches: streams, a caching allocator, WGSL
 //! kernels, autograd, and training on top.
 //!
-//! ```no_run
+//! ```
 //! use linn::{Device, Tensor};
 //!
 //! # fn main() -> linn::Result<()> {

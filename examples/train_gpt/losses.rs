@@ -9,7 +9,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use linn::tensor::{Tensor, TensorRead};
+use linn::tensor::TensorRead;
 
 /// Steps that may be on their way before `push` waits.
 const MOST_BEHIND: usize = 8;
@@ -37,8 +37,8 @@ impl Losses {
 
     /// The loss of the next step; waits only where the host is more than 8 steps ahead. False: the collector has stopped, and
     /// [`Losses::finish`] says why.
-    pub fn push(&self, loss: &Tensor) -> Result<bool> {
-        Ok(self.sender.send(loss.item_async::<f32>()?).is_ok())
+    pub fn push(&self, loss: TensorRead<f32>) -> bool {
+        self.sender.send(loss).is_ok()
     }
 
     /// All losses, once the last has come.

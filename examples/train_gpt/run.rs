@@ -10,7 +10,7 @@ use linn::data::{Loader, Sampler, Text, Upload};
 use linn::device::Device;
 use linn::nn::{Gpt, Module};
 use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_scale, grad_norm};
-use linn::tensor::Tensor;
+use linn::tensor::{Tensor, TensorRead};
 
 use super::checkpoint::{self, Facts};
 use super::losses::{Loss, Losses};
@@ -123,7 +123,7 @@ impl Trainer {
         let stops = |step: u64| STOP.load(Ordering::Relaxed) || args.stop_after.is_some_and(|count| step - first >= count);
         while self.step < self.settings.steps && !stops(self.step) {
             let loss = self.step()?;
-            if !losses.push(&loss)? {
+            if !losses.push(loss) {
                 break;
             }
             if self.step == first + 3 {
@@ -138,12 +138,13 @@ impl Trainer {
         Ok((losses, early))
     }
 
-    /// Enqueues one step; returns its loss, still on the device.
-    fn step(&mut self) -> Result<Tensor> {
+    /// Enqueues one step; returns its loss, on its way to the host: the copy is enqueued before the last backward pass.
+    fn step(&mut self) -> Result<TensorRead<f32>> {
         let Settings { accum, clip, .. } = self.settings;
         self.optimizer.zero_grad();
         self.optimizer.set_lr(self.settings.schedule().at(self.step));
         let mut total: Option<Tensor> = None;
+        let mut read = None;
         for micro in 0..accum as u64 {
             let at = self.step * accum as u64 + micro;
             let batch = self.loader.batch(at)?;
@@ -151,12 +152,15 @@ impl Trainer {
             let loss = if accum == 1 { loss } else { (&loss * (1.0 / accum as f64))? };
             // On its way while this step runs.
             self.loader.prefetch(at + 1)?;
+            let sum = match &total {
+                Some(total) => (total + &loss.detach())?,
+                None => loss.detach(),
+            };
+            if micro + 1 == accum as u64 {
+                read = Some(sum.item_async()?);
+            }
+            total = Some(sum);
             loss.backward()?;
-            let loss = loss.detach();
-            total = Some(match total {
-                Some(total) => (&total + &loss)?,
-                None => loss,
-            });
         }
         if clip > 0.0 {
             let scale = clip_scale(&grad_norm(&self.parameters)?, clip)?;
@@ -165,7 +169,7 @@ impl Trainer {
             self.optimizer.step()?;
         }
         self.step += 1;
-        total.ok_or_else(|| anyhow::anyhow!("accum is 0"))
+        read.ok_or_else(|| anyhow::anyhow!("accum is 0"))
     }
 
     /// Mean loss over the validation batches.

@@ -17,6 +17,9 @@ use crate::timeline::{AccessList, Timeline};
 /// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
 pub(crate) const MOST_RECORDED: u64 = 16 << 10;
 
+/// Commands between two wishes up to which one flush serves both: a submission costs about as much as a few tiny dispatches.
+const NEAR: u64 = 64;
+
 /// The state of a device.
 pub(crate) struct Core {
     pub(crate) timeline: Timeline,
@@ -38,8 +41,8 @@ pub(crate) struct Core {
     pub(crate) read: Vec<ChunkId>,
     /// Reads by chunk: who wants which bytes.
     pub(crate) reads: Vec<PendingRead>,
-    /// Commands that somebody waits for.
-    pub(crate) wanted: FenceSet,
+    /// Commands that somebody waits for, in the order of asking; see [`Core::want`].
+    pub(crate) wanted: VecDeque<FenceSet>,
     pub(crate) waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
     /// Buffers that another thread asks the queue to create (GL only).
     pub(crate) orders: Vec<BufferOrder>,
@@ -120,7 +123,7 @@ impl Core {
             staging: Staging::default(),
             read: Vec::new(),
             reads: Vec::new(),
-            wanted: FenceSet::new(),
+            wanted: VecDeque::new(),
             waiters: Vec::new(),
             orders: Vec::new(),
             late_error: None,
@@ -144,6 +147,18 @@ impl Core {
         }
         self.recordings[index].push_back(command);
         self.timeline.enqueue(stream, accesses.iter())
+    }
+
+    /// Somebody waits for these commands: they go to the driver before anything that nobody waits for. Wishes close to the
+    /// one before join it; others keep their turn, so that the first waiter is not held up by all that came later.
+    pub(crate) fn want(&mut self, fences: &FenceSet) {
+        let near = |last: &FenceSet| {
+            fences.iter().all(|fence| last.of(fence.stream).is_some_and(|known| fence.number <= known.number + NEAR))
+        };
+        match self.wanted.back_mut().filter(|last| near(last)) {
+            Some(last) => last.merge(fences),
+            None => self.wanted.push_back(fences.clone()),
+        }
     }
 
     /// Refuses work on a lost device.

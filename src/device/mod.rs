@@ -271,7 +271,7 @@ impl Device {
             let _ = sender.send(());
             return Ok(receiver);
         }
-        core.wanted.merge(&fences);
+        core.want(&fences);
         core.waiters.push((fences, sender));
         shared.wake(core);
         Ok(receiver)

@@ -174,7 +174,7 @@ impl Stream {
         let shared = self.device().shared();
         let mut core = shared.lock();
         let point = core.timeline.record(self.0.id);
-        core.wanted.merge(&point);
+        core.want(&point);
         shared.wake(core);
     }
 

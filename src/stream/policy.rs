@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::device::command::{Op, PipelineId};
 use crate::device::core::Core;
-use crate::ids::Horizons;
+use crate::ids::{FenceSet, Horizons};
 use crate::timeline::Flush;
 
 /// Submissions under way at most: one runs while the next is ready.
@@ -26,9 +26,12 @@ pub(super) fn target(core: &mut Core, in_flight: usize) -> Option<Flush> {
         return None;
     }
     let timeline = &core.timeline;
-    core.wanted.retain(|fence| fence.number > timeline.submitted(fence.stream));
-    if !core.wanted.is_empty() {
-        return Some(Flush::To(core.wanted.clone()));
+    let submitted = |fences: &FenceSet| fences.iter().all(|fence| fence.number <= timeline.submitted(fence.stream));
+    while core.wanted.front().is_some_and(submitted) {
+        core.wanted.pop_front();
+    }
+    if let Some(first) = core.wanted.front() {
+        return Some(Flush::To(first.clone()));
     }
     let backlog = timeline.backlog();
     let worth = if in_flight == 0 { 1 } else { BATCH };
@@ -129,6 +132,32 @@ mod tests {
             estimates.learn(&[(PipelineId(7), 100)], Duration::from_millis(10));
         }
         assert!((9..=11).contains(&count(&estimates)), "{}", count(&estimates));
+    }
+
+    #[test]
+    fn the_first_wish_goes_first_and_near_ones_join() {
+        use crate::ids::{Fence, StreamId};
+        let mut core = Core::new(crate::memory::Pool::new(crate::memory::Config::default()));
+        (0..1000).for_each(|_| {
+            core.timeline.enqueue(StreamId::DEFAULT, []);
+        });
+        let wish = |number| [Fence { stream: StreamId::DEFAULT, number }].into_iter().collect::<FenceSet>();
+        [100, 140, 500].iter().for_each(|number| core.want(&wish(*number)));
+        let reached = |target: Option<Flush>| match target {
+            Some(Flush::To(fences)) => fences.of(StreamId::DEFAULT).map_or(0, |fence| fence.number),
+            Some(Flush::Everything) => 1000,
+            None => 0,
+        };
+        let mut submit = |core: &mut Core| {
+            let target = target(core, 0);
+            if let Some(flush) = &target {
+                let batch = core.timeline.plan(flush, |_, _| true);
+                core.timeline.handle_submitted(&batch);
+            }
+            reached(target)
+        };
+        assert_eq!([submit(&mut core), submit(&mut core), submit(&mut core), submit(&mut core)], [140, 500, 1000, 0]);
+        assert_eq!(reached(target(&mut core, MOST_IN_FLIGHT)), 0);
     }
 
     #[test]

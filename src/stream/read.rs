@@ -108,7 +108,7 @@ fn enqueue_read(
     let stream = super::current_id(device);
     core.enqueue(stream, accesses, Command { label, op });
     let fence = core.timeline.last(stream);
-    core.wanted.insert(fence);
+    core.want(&[fence].into_iter().collect());
     device.shared().wake(core);
     Ok(ReadFuture { device: device.clone(), answer })
 }
