@@ -148,7 +148,7 @@ mod tests {
             Some(Flush::Everything) => 1000,
             None => 0,
         };
-        let mut submit = |core: &mut Core| {
+        let submit = |core: &mut Core| {
             let target = target(core, 0);
             if let Some(flush) = &target {
                 let batch = core.timeline.plan(flush, |_, _| true);

@@ -34,7 +34,7 @@ fn segments_grow_with_what_is_reserved() {
         (2 * MIB, 0, 256 * MIB, 2 * MIB),
         (2 * MIB + 256, 0, 256 * MIB, 4 * MIB),
         (256, 40 * MIB, 256 * MIB, 2 * MIB),
-        (256, 4MIB, 256 * MIB, 4 * MIB),
+        (256, 41 * MIB, 256 * MIB, 4 * MIB),
         (256, 10 * GIB, 2 * GIB, 512 * MIB),
         (256, 10 * GIB, 256 * MIB, 256 * MIB),
         (600 * MIB, 10 * GIB, 2 * GIB, 600 * MIB),
