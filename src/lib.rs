@@ -2,16 +2,22 @@
 //! kernels, autograd, and training on top.
 //!
 //! ```
+//! # #[cfg(feature = "gpu")]
+//! # mod with_gpu {
 //! use linn::{Device, Tensor};
 //!
-//! # fn main() -> linn::Result<()> {
+//! # pub fn run() -> linn::Result<()> {
 //! let device = Device::open()?; // the best adapter, or the one that LINN_ADAPTER names
 //! let w = Tensor::new(&device, [[1.0f32, -2.0], [0.5, 3.0]])?.requires_grad_(true)?;
 //! let x = Tensor::new(&device, [[1.0f32, 2.0]])?;
 //! let loss = x.linear(&w, None)?.relu()?.sum_all()?; // enqueued; the host runs on
 //! loss.backward()?;
 //! assert_eq!(loss.item::<f32>()?, 6.5); // waits for the device
-//! # Ok(()) }
+//! # Ok(())
+//! # }
+//! # }
+//! # #[cfg(feature = "gpu")]
+//! # with_gpu::run().unwrap();
 //! ```
 //!
 //! # Six nouns
