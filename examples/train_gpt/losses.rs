@@ -1,11 +1,7 @@
 //! Losses read late: the copy to the host is enqueued with the step, a thread collects it when it comes.
 
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{JoinHandle, Thread};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
@@ -51,27 +47,9 @@ impl Losses {
 fn collect(receiver: Receiver<TensorRead<f32>>, report: impl Fn(usize, f32)) -> linn::Result<Vec<Loss>> {
     let mut losses = Vec::new();
     for read in receiver {
-        let value = wait(read)?.first().copied().unwrap_or(f32::NAN);
+        let value = pollster::block_on(read)?.first().copied().unwrap_or(f32::NAN);
         losses.push(Loss { value, at: Instant::now() });
         report(losses.len(), value);
     }
     Ok(losses)
-}
-
-/// Waits for a future on a thread that has nothing else to do.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }
