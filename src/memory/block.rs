@@ -34,13 +34,15 @@ pub(super) struct Block {
     pub uses: FenceSet,
     /// Who holds it, while lent.
     pub tag: Tag,
+    /// How often it was pinned: above 0 it does not move.
+    pub pins: u32,
 }
 
 impl Block {
     /// A free block without neighbours.
     pub(super) fn free(segment: u32, offset: u64, size: u64) -> Block {
         let tag = Tag::here(Category::Temporary, "free");
-        Block { segment, prev: NONE, next: NONE, state: BlockState::Free, offset, size, requested: 0, uses: FenceSet::new(), tag }
+        Block { segment, prev: NONE, next: NONE, state: BlockState::Free, offset, size, requested: 0, uses: FenceSet::new(), tag, pins: 0 }
     }
 }
 

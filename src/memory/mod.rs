@@ -71,8 +71,11 @@
 
 mod block;
 mod check;
+mod compact;
 mod free_list;
 mod free_tree;
+mod layout;
+mod planner;
 mod policy;
 mod pool;
 mod report;
@@ -80,6 +83,7 @@ pub mod sim;
 pub mod size_class;
 mod stats;
 
+pub use compact::{Compacted, Compaction, Move};
 pub use policy::{Caching, Category, Config, Request, Tag};
 pub use pool::{Answer, Place, Pool, SegmentRequest};
 pub use report::{Bytes, Holder, OomCause, OomReport};

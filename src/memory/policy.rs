@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
+use super::compact::Compaction;
 use crate::ids::StreamId;
 
 /// What a block is used for. Every reserved byte is in one of these or in cached, rounding or retiring.
@@ -82,12 +83,14 @@ pub struct Config {
     pub alignment: u64,
     /// Keep freed memory (the default), or give every segment back at once and buy one per request.
     pub caching: Caching,
+    /// When blocks are moved without being asked to.
+    pub compaction: Compaction,
 }
 
 impl Default for Config {
     /// No limit, segments up to 256 MiB (WebGPU's guaranteed buffer size), blocks aligned to 256 bytes, pooled.
     fn default() -> Config {
-        Config { limit: u64::MAX, max_segment: 256 << 20, alignment: 256, caching: Caching::Pooled }
+        Config { limit: u64::MAX, max_segment: 256 << 20, alignment: 256, caching: Caching::Pooled, compaction: Compaction::default() }
     }
 }
 
@@ -111,6 +114,10 @@ pub struct Request {
     pub(super) rung: Rung,
     /// The last resort was used.
     pub(super) waited: bool,
+    /// Times that segments were emptied for it.
+    pub(super) rounds: u32,
+    /// A segment was bought to move blocks into, and they were not moved yet.
+    pub(super) hosting: bool,
 }
 
 /// Which purchase comes next.
@@ -129,6 +136,6 @@ pub(super) enum Rung {
 impl Request {
     /// `bytes` (> 0) bytes for commands of `stream`.
     pub fn new(stream: StreamId, bytes: u64, tag: Tag) -> Request {
-        Request { stream, bytes, tag, rung: Rung::Grown, waited: false }
+        Request { stream, bytes, tag, rung: Rung::Grown, waited: false, rounds: 0, hosting: false }
     }
 }

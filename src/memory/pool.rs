@@ -1,6 +1,9 @@
 //! The state machine: commands and reports in, answers out.
 
+use std::collections::VecDeque;
+
 use super::block::{Arena, Block, BlockState, NONE, Segment, SegmentState};
+use super::compact::{Move, Relief};
 use super::free_list::{Effort, FreeList, Home, needs_edge};
 use super::free_tree::Key;
 use super::policy::{Caching, Category, Config, Request, Rung, Tag};
@@ -65,6 +68,8 @@ pub struct Pool {
     pub(super) retiring: Vec<u32>,
     /// Bytes answered with `NeedSegment` and not yet reported.
     pub(super) pending: u64,
+    /// Planned and not yet enqueued.
+    pub(super) moves: VecDeque<Move>,
     pub(super) stats: Stats,
     pub(super) breakdown: Breakdown,
 }
@@ -82,6 +87,7 @@ impl Pool {
             marked: Vec::new(),
             retiring: Vec::new(),
             pending: 0,
+            moves: VecDeque::new(),
             stats: Stats::default(),
             breakdown: Breakdown::default(),
         }
@@ -111,6 +117,12 @@ impl Pool {
             None
         };
         if hopeless.is_none()
+            && self.would_pass_peak(size)
+            && let Some(key) = self.compact_cheaply(size, request, horizons)
+        {
+            return self.lend(key, size, request, horizons);
+        }
+        if hopeless.is_none()
             && let Some(bytes) = self.plan_purchase(size, request, horizons)
         {
             self.pending += bytes;
@@ -118,6 +130,19 @@ impl Pool {
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
+        }
+        if hopeless.is_none() {
+            match self.compact_for(size, request, horizons) {
+                Relief::Ready(key) => return self.lend(key, size, request, horizons),
+                Relief::Buy(bytes) => return Answer::NeedSegment(SegmentRequest { size: bytes }),
+                Relief::Emptied => {
+                    request.rung = Rung::Exact;
+                    self.stats.num_alloc_retries += 1;
+                    self.mark_idle();
+                    return Answer::NeedCompletion;
+                }
+                Relief::None => {}
+            }
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, request);
@@ -151,6 +176,7 @@ impl Pool {
         let category = record.tag.category;
         record.state = BlockState::Free;
         record.requested = 0;
+        record.pins = 0;
         if !last_uses.is_empty() {
             record.uses = last_uses;
         }
@@ -325,7 +351,7 @@ impl Pool {
         all
     }
 
-    fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+    pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
         let uses_of = |block| &self.blocks[block].uses;
         let found = self.free.search(request.stream, size, effort, uses_of, horizons);
         // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
@@ -333,7 +359,7 @@ impl Pool {
     }
 
     /// Lends the front of a free block; what is left stays free.
-    fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+    pub(super) fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
         let at = if key.size > size && self.config.caching == Caching::Pooled {
             self.split(key, size)
         } else {
@@ -360,7 +386,7 @@ impl Pool {
     }
 
     /// Cuts `size` bytes off the front of a free block, as a block that is in no list.
-    fn split(&mut self, key: Key, size: u64) -> u32 {
+    pub(super) fn split(&mut self, key: Key, size: u64) -> u32 {
         let rest = &self.blocks[key.block];
         let (segment, offset, prev) = (rest.segment, rest.offset, rest.prev);
         let mut front = Block::free(segment, offset, size);
@@ -379,7 +405,7 @@ impl Pool {
 
     /// Lists a block that has become free, as one with its free neighbours. The neighbour's record takes it in: a rest that
     /// shrinks and grows again keeps its place in the order.
-    fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
+    pub(super) fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
         let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
         let keep = match (self.is_free(prev), self.is_free(next)) {
             (false, false) => return self.list(at),
@@ -419,7 +445,7 @@ impl Pool {
     }
 
     /// `block` comes after `prev` in its segment.
-    fn link(&mut self, segment: u32, prev: u32, block: u32) {
+    pub(super) fn link(&mut self, segment: u32, prev: u32, block: u32) {
         match prev {
             NONE => self.segments[segment].first = block,
             prev => self.blocks[prev].next = block,
@@ -434,7 +460,7 @@ impl Pool {
         }
     }
 
-    fn is_free(&self, block: u32) -> bool {
+    pub(super) fn is_free(&self, block: u32) -> bool {
         block != NONE && self.blocks[block].state == BlockState::Free
     }
 
@@ -447,7 +473,7 @@ impl Pool {
         self.free.insert(self.key(at), Home::of(&self.blocks[at].uses));
     }
 
-    fn unlist(&mut self, at: u32) {
+    pub(super) fn unlist(&mut self, at: u32) {
         self.free.remove(self.key(at), Home::of(&self.blocks[at].uses));
     }
 
@@ -461,7 +487,7 @@ impl Pool {
     }
 
     /// Takes an idle segment out of use; `poll_release` will hand it out.
-    fn mark(&mut self, segment: u32) {
+    pub(super) fn mark(&mut self, segment: u32) {
         let block = self.segments[segment].first;
         self.unlist(block);
         self.blocks[block].state = BlockState::Withdrawn;
@@ -510,6 +536,12 @@ impl Pool {
             self.stats.num_device_free += 1;
             self.breakdown.retiring -= size;
         }
+    }
+
+    /// True when a purchase for `size` bytes would raise the most that was ever reserved.
+    fn would_pass_peak(&self, size: u64) -> bool {
+        let stats = &self.stats;
+        stats.reserved_bytes.current + self.pending + size > stats.reserved_bytes.peak
     }
 
     /// Bytes to buy next for a block of `size` bytes.

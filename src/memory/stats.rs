@@ -53,6 +53,10 @@ pub struct Stats {
     pub num_alloc_retries: u64,
     /// Edges to other streams' commands that came with lent blocks.
     pub order_edges: u64,
+    /// Live blocks moved.
+    pub moves: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
 }
 
 impl Stats {
@@ -61,7 +65,7 @@ impl Stats {
     }
 
     /// PyTorch's `memory_stats()` as a flat list, for the counters that exist here, in PyTorch's (sorted) order.
-    /// linn's own counter `order_edges` stands at the end.
+    /// linn's own counters `order_edges`, `moves` and `moved_bytes` stand at the end.
     pub fn flat(&self) -> Vec<(&'static str, u64)> {
         macro_rules! stat {
             ($name:literal, $stat:expr) => {
@@ -73,7 +77,7 @@ impl Stats {
                 ]
             };
         }
-        let mut list = Vec::with_capacity(25);
+        let mut list = Vec::with_capacity(27);
         list.extend(stat!("allocated_bytes", self.allocated_bytes));
         list.extend(stat!("allocation", self.allocation));
         list.extend([
@@ -85,7 +89,7 @@ impl Stats {
         list.extend(stat!("requested_bytes", self.requested_bytes));
         list.extend(stat!("reserved_bytes", self.reserved_bytes));
         list.extend(stat!("segment", self.segment));
-        list.push(("order_edges", self.order_edges));
+        list.extend([("order_edges", self.order_edges), ("moves", self.moves), ("moved_bytes", self.moved_bytes)]);
         list
     }
 }
