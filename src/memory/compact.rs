@@ -9,11 +9,10 @@
 
 use super::block::{BlockState, NONE};
 use super::free_list::{Effort, needs_edge};
-use super::free_tree::Key;
 use super::layout::Layout;
 use super::planner::Bounds;
 use super::policy::{Caching, Request, Rung};
-use super::pool::{Place, Pool};
+use super::pool::{Answer, Place, Pool};
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
 
 /// When blocks are moved without being asked to.
@@ -115,70 +114,67 @@ impl Pool {
         Bounds { bytes: bytes.saturating_add(1), within_segment: self.config.compaction.within_segment }
     }
 
-    /// Moves blocks for a request that nothing else can serve.
-    pub(super) fn compact_for(&mut self, size: u64, request: &mut Request, horizons: &impl Horizons) -> Relief {
-        if !self.config.compaction.pressure || self.config.caching == Caching::Unpooled {
-            return Relief::None;
+    /// Moves blocks for a request that nothing else can serve below `limit`.
+    pub(super) fn compact_for(
+        &mut self,
+        size: u64,
+        limit: u64,
+        request: &mut Request,
+        horizons: &impl Horizons,
+    ) -> Option<Answer> {
+        let most = if limit < self.config.limit {
+            let share = u64::from(self.config.compaction.budget_permille);
+            (self.stats.allocated_bytes.allocated / 1000 * share).saturating_sub(self.stats.moved_bytes)
+        } else if self.config.compaction.pressure {
+            u64::MAX
+        } else {
+            0
+        };
+        if most == 0 || self.config.caching == Caching::Unpooled {
+            return None;
         }
         let left = match request.rung {
             Rung::Refused => 0,
-            _ => self.config.limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
+            _ => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
         };
         // Once a segment was bought to move blocks into, they are moved.
         let room = if request.hosting { 0 } else { left };
         let needed = size.saturating_sub(left).max(1);
-        let most = self.bounds(u64::MAX - 1);
+        let most = self.bounds(most);
         let mut window = Layout::of(self, room);
         let found = window.make_window(size, most).is_some();
         let most = if found { Bounds { bytes: window.bytes, ..most } } else { most };
-        if request.rounds < MOST_ROUNDS && request.rung != Rung::Refused {
+        if (request.rounds as u64) < if limit < self.config.limit { super::pool::env("ROUNDS", 8) } else { 8 } && request.rung != Rung::Refused {
             let mut emptying = Layout::of(self, room);
             let mut enough = emptying.empty(needed, most).is_some();
             if !enough && !found {
                 enough = emptying.gain(needed, most).1 > 0;
             }
             if enough {
-                if let Some(bytes) = self.host(&emptying, request) {
-                    return Relief::Buy(bytes);
+                if emptying.to_buy() > 0 {
+                    request.hosting = true;
+                    return Some(self.buy(emptying.to_buy()));
                 }
                 self.carry_out(&mut emptying, request.stream, horizons);
                 request.rounds += 1;
                 request.hosting = false;
-                return Relief::Emptied;
+                request.rung = Rung::Exact;
+                self.stats.num_alloc_retries += 1;
+                self.mark_idle();
+                return Some(Answer::NeedCompletion);
             }
         }
         if !found {
-            return Relief::None;
+            return None;
         }
-        if let Some(bytes) = self.host(&window, request) {
-            return Relief::Buy(bytes);
+        if window.to_buy() > 0 {
+            request.hosting = true;
+            return Some(self.buy(window.to_buy()));
         }
         request.hosting = false;
         self.carry_out(&mut window, request.stream, horizons);
-        self.search(size, Effort::AnyBacklog, request, horizons).map_or(Relief::None, Relief::Ready)
-    }
-
-    /// What to buy before the moves can be done.
-    fn host(&mut self, layout: &Layout, request: &mut Request) -> Option<u64> {
-        let bytes = layout.to_buy();
-        (bytes > 0).then(|| {
-            self.pending += bytes;
-            request.hosting = true;
-            bytes
-        })
-    }
-
-    /// Moves a few bytes for a request, within the budget, where more would be reserved otherwise.
-    pub(super) fn compact_cheaply(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<Key> {
-        let share = u64::from(self.config.compaction.budget_permille);
-        let budget = (self.stats.allocated_bytes.allocated / 1000 * share).saturating_sub(self.stats.moved_bytes);
-        if budget == 0 {
-            return None;
-        }
-        let mut layout = Layout::of(self, 0);
-        layout.make_window(size, self.bounds(budget))?;
-        self.carry_out(&mut layout, request.stream, horizons);
-        self.search(size, Effort::AnyBacklog, request, horizons)
+        let key = self.search(size, Effort::AnyBacklog, request, horizons)?;
+        Some(self.lend(key, size, request, horizons))
     }
 
     /// Does what was tried out.
@@ -278,18 +274,6 @@ impl Pool {
         self.moves.push_back(Move { block: BlockId(block), from, to, fence, after });
         self.merge_and_list(free, horizons);
     }
-}
-
-/// What moves have done for a request.
-pub(super) enum Relief {
-    /// Nothing.
-    None,
-    /// Segments were emptied that have to be given back first.
-    Emptied,
-    /// This free block fits.
-    Ready(Key),
-    /// A segment of this size has to be bought to move blocks into.
-    Buy(u64),
 }
 
 /// Where a block stands in its segment.

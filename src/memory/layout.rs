@@ -80,7 +80,12 @@ pub(super) struct Layout {
     pub steps: Vec<Step>,
     /// Their bytes.
     pub bytes: u64,
+    /// Pieces that may still be looked at: a bound on the time of a plan.
+    pub fuel: u64,
 }
+
+/// Pieces that a plan looks at, at most: some 10 ms.
+const FUEL: u64 = 4 << 20;
 
 /// Holes that are looked at in one search.
 const LOOK: usize = 64;
@@ -88,7 +93,7 @@ const LOOK: usize = 64;
 impl Layout {
     /// The map of a pool's open segments, and `room` bytes that may be bought for blocks that fit nowhere.
     pub(super) fn of(pool: &Pool, room: u64) -> Layout {
-        let mut layout = Layout::default();
+        let mut layout = Layout { fuel: FUEL, ..Layout::default() };
         for (at, segment) in pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open) {
             let mut pieces = Vec::new();
             let mut next = segment.first;
@@ -131,6 +136,7 @@ impl Layout {
     pub(super) fn relocate(&mut self, from: Spot, to: Spot) {
         let index = self.regions[from.0 as usize].find(from.1);
         let piece = self.regions[from.0 as usize].pieces[index];
+        assert!(piece.kind == Kind::Live && piece.offset == from.1, "{piece:?} {from:?} {to:?}");
         self.shift(piece, from.0, to);
         self.steps.push(Step { block: piece.block, size: piece.size, from, to });
         self.bytes += piece.size;

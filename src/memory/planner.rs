@@ -58,7 +58,7 @@ impl Layout {
 
     /// Runs of pieces with `size` bytes, free ones alone when `sliding`: (bytes to move at least, region, offset), cheapest
     /// first.
-    fn windows(&self, size: u64, keepouts: &[Keepout], sliding: bool) -> Vec<(u64, u32, u64)> {
+    fn windows(&mut self, size: u64, keepouts: &[Keepout], sliding: bool) -> Vec<(u64, u32, u64)> {
         let mut windows = Vec::new();
         for (at, region) in self.regions.iter().enumerate() {
             let at = at as u32;
@@ -66,6 +66,10 @@ impl Layout {
                 continue;
             }
             let pieces = &region.pieces;
+            if self.fuel < pieces.len() as u64 {
+                break;
+            }
+            self.fuel -= pieces.len() as u64;
             let stays = |index: usize| {
                 let piece = &pieces[index];
                 piece.kind == Kind::Pinned || is_kept_out(keepouts, at, piece.offset, piece.end())
@@ -145,10 +149,12 @@ impl Layout {
             }
             let piece = region.pieces[region.find(cursor)];
             cursor = piece.end();
+            if is_kept_out(&keepouts[..outer], start.0, piece.offset, piece.end()) {
+                return None;
+            }
             match piece.kind {
                 Kind::Free => continue,
                 Kind::Pinned => return None,
-                Kind::Live if is_kept_out(&keepouts[..outer], start.0, piece.offset, piece.end()) => return None,
                 Kind::Live => {}
             }
             if self.bytes + kept + piece.size >= bounds.bytes {

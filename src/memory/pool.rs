@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use super::block::{Arena, Block, BlockState, NONE, Segment, SegmentState};
-use super::compact::{Move, Relief};
+use super::compact::Move;
 use super::free_list::{Effort, FreeList, Home, needs_edge};
 use super::free_tree::Key;
 use super::policy::{Caching, Category, Config, Request, Rung, Tag};
 use super::report::{Holder, OomCause, OomReport};
-use super::size_class::{round_up, segment_size};
+use super::size_class::{SEGMENT_STEP, round_up, segment_size};
 use super::stats::{Breakdown, Stats};
 use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
 
@@ -53,6 +53,9 @@ pub enum Answer {
 
 /// Sizes beyond this are refused by every driver; below it no sum of sizes overflows.
 const MAX_SEGMENT: u64 = 1 << 56;
+
+/// With a budget for moves, up to this share of what is live at most is reserved on top of it before blocks are moved.
+const SLACK_SHARE: u64 = 50;
 
 /// The caching allocator of one device. See the [module](super) for its words and its contract.
 #[derive(Debug)]
@@ -116,33 +119,28 @@ impl Pool {
         } else {
             None
         };
-        if hopeless.is_none()
-            && self.would_pass_peak(size)
-            && let Some(key) = self.compact_cheaply(size, request, horizons)
-        {
-            return self.lend(key, size, request, horizons);
-        }
-        if hopeless.is_none()
-            && let Some(bytes) = self.plan_purchase(size, request, horizons)
-        {
-            self.pending += bytes;
-            return Answer::NeedSegment(SegmentRequest { size: bytes });
+        let ceiling = self.ceiling(size);
+        if hopeless.is_none() {
+            if let Some(bytes) = self.plan_purchase(size, ceiling, request, horizons) {
+                return self.buy(bytes);
+            }
+            if ceiling < self.config.limit {
+                if let Some(answer) = self.compact_for(size, ceiling, request, horizons) {
+                    return answer;
+                }
+                if env("EX", 1) == 1 && request.rung == Rung::Grown { request.rung = Rung::Exact; }
+                if let Some(bytes) = self.plan_purchase(size, self.config.limit, request, horizons) {
+                    return self.buy(bytes);
+                }
+            }
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
         }
-        if hopeless.is_none() {
-            match self.compact_for(size, request, horizons) {
-                Relief::Ready(key) => return self.lend(key, size, request, horizons),
-                Relief::Buy(bytes) => return Answer::NeedSegment(SegmentRequest { size: bytes }),
-                Relief::Emptied => {
-                    request.rung = Rung::Exact;
-                    self.stats.num_alloc_retries += 1;
-                    self.mark_idle();
-                    return Answer::NeedCompletion;
-                }
-                Relief::None => {}
-            }
+        if hopeless.is_none()
+            && let Some(answer) = self.compact_for(size, self.config.limit, request, horizons)
+        {
+            return answer;
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, request);
@@ -259,7 +257,7 @@ impl Pool {
         self.mark_idle();
     }
 
-    fn mark_idle(&mut self) {
+    pub(super) fn mark_idle(&mut self) {
         for segment in self.idle_segments() {
             self.mark(segment);
         }
@@ -538,17 +536,26 @@ impl Pool {
         }
     }
 
-    /// True when a purchase for `size` bytes would raise the most that was ever reserved.
-    fn would_pass_peak(&self, size: u64) -> bool {
+    pub(super) fn buy(&mut self, bytes: u64) -> Answer {
+        self.pending += bytes;
+        Answer::NeedSegment(SegmentRequest { size: bytes })
+    }
+
+    /// Bytes up to which segments are bought without a thought of moving blocks instead.
+    fn ceiling(&self, size: u64) -> u64 {
         let stats = &self.stats;
-        stats.reserved_bytes.current + self.pending + size > stats.reserved_bytes.peak
+        if self.config.compaction.budget_permille == 0 {
+            return self.config.limit;
+        }
+        let live = stats.allocated_bytes.peak.max(stats.allocated_bytes.current + size);
+        (live + live / env("SLACK", SLACK_SHARE) + SEGMENT_STEP).max(stats.reserved_bytes.peak).min(self.config.limit)
     }
 
     /// Bytes to buy next for a block of `size` bytes.
     ///
     /// Before `reserved` passes its limit or its peak so far, idle segments (none of them fits) are marked for release, as
     /// far as they can be given back without waiting. A program in its steady state is below its peak and buys nothing.
-    fn plan_purchase(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
+    fn plan_purchase(&mut self, size: u64, limit: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
         let grown = match (self.config.caching, request.rung) {
             (_, Rung::Refused) => return None,
             (Caching::Pooled, Rung::Grown) => {
@@ -559,20 +566,21 @@ impl Pool {
         let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
         let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
         let held = (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving);
-        let over_limit = (held + size).saturating_sub(self.config.limit);
+        let over_limit = (held + size).saturating_sub(limit);
         let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
         let released = match over_limit.max(over_peak) {
             0 => 0,
             over => self.release_idle(over, horizons),
         };
         let held = held - released;
-        let room = self.config.limit.saturating_sub(held);
+        let room = limit.saturating_sub(held);
         let wanted = match released {
             0 => grown,
             // What was given back may be bought again, but not more on top of the block.
             _ => grown.min(self.stats.reserved_bytes.peak.saturating_sub(held)).max(size),
         };
-        [wanted, size].into_iter().find(|bytes| *bytes <= room)
+        let smaller = if env("SMALLER", 1) == 1 && limit < self.config.limit { room.min(wanted) & !(self.config.alignment - 1) } else { size };
+        [wanted, smaller].into_iter().find(|bytes| size <= *bytes && *bytes <= room)
     }
 
     /// Marks idle segments that can be given back without waiting, the largest first, until `bytes` are reached.
@@ -616,3 +624,5 @@ impl Pool {
         self.blocks[block.0].tag
     }
 }
+
+pub(super) fn env(n: &str, d: u64) -> u64 { std::env::var(n).ok().and_then(|x| x.parse().ok()).unwrap_or(d) }

