@@ -77,6 +77,7 @@ mod free_tree;
 mod ladder;
 mod policy;
 mod pool;
+pub mod pytorch;
 mod report;
 mod segments;
 pub mod sim;
@@ -84,7 +85,7 @@ pub mod size_class;
 mod stats;
 
 pub use ladder::{Answer, SegmentRequest};
-pub use policy::{Caching, Category, Config, Request, Tag};
+pub use policy::{Caching, Category, Config, Policy, Request, Tag};
 pub use pool::{Place, Pool};
 pub use report::{Bytes, Holder, OomCause, OomReport};
 pub use stats::{Breakdown, Stat, Stats};
