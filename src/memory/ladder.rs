@@ -104,6 +104,14 @@ impl Pool {
         (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving)
     }
 
+    /// Idle segments go back before more than this is reserved: the limit, or the garbage collector's share of it.
+    pub(super) fn collected_above(&self) -> u64 {
+        match self.config.garbage_collection_threshold {
+            threshold if threshold > 0.0 && self.config.limit != u64::MAX => (self.config.limit as f64 * threshold) as u64,
+            _ => self.config.limit,
+        }
+    }
+
     /// The driver refused the segment that `request` was told to buy.
     pub fn handle_segment_failed(&mut self, request: &mut Request, segment: SegmentRequest, horizons: &impl Horizons) {
         self.pending = self.pending.saturating_sub(segment.size);
@@ -136,7 +144,7 @@ impl Pool {
             _ => size,
         };
         let held = self.held(horizons);
-        let over_limit = (held + size).saturating_sub(self.config.limit);
+        let over_limit = (held + size).saturating_sub(self.collected_above());
         let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
         let released = match over_limit.max(over_peak) {
             0 => 0,

@@ -8,6 +8,7 @@ mod memory_ladder;
 mod memory_model;
 mod memory_oom;
 mod memory_pytorch;
+mod memory_settings;
 mod memory_stats;
 mod memory_vectors;
 mod timeline_sim;
