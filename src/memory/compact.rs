@@ -5,38 +5,28 @@
 //! all later ones. Commands enqueued before it find the block at the old place, later ones at the new. The pool books a
 //! move when it plans it and names its fence in advance, so the bytes it leaves can be lent in the same breath.
 //!
-//! What to move is chosen in [`planner`](super::planner); here it is done. Pinned blocks stay.
+//! What to move is chosen in `planner`; here it is done. Pinned blocks stay.
 
 use super::block::{BlockState, NONE};
 use super::free_list::{Effort, needs_edge};
 use super::layout::Layout;
-use super::planner::Bounds;
 use super::policy::{Caching, Request, Rung};
-use super::pool::{Answer, Place, Pool};
+use super::ladder::Answer;
+use super::pool::{Place, Pool};
+use super::size_class::SEGMENT_STEP;
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
 
-/// When blocks are moved without being asked to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compaction {
+/// When live blocks are moved without being asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum Compaction {
+    /// Never.
+    Off,
     /// Before a request fails.
-    pub pressure: bool,
+    #[default]
+    Pressure,
     /// Also before more is reserved than ever before, as long as all that was moved stays below this share of all that
-    /// was allocated (in thousandths).
-    pub budget_permille: u32,
-    /// Moves may stay inside a segment. Needs a device that can copy within a buffer, overlapping ranges included.
-    pub within_segment: bool,
-}
-
-impl Default for Compaction {
-    /// Before a request fails, and not otherwise.
-    fn default() -> Compaction {
-        Compaction { pressure: true, budget_permille: 0, within_segment: true }
-    }
-}
-
-impl Compaction {
-    /// Nothing moves by itself.
-    pub const OFF: Compaction = Compaction { pressure: false, budget_permille: 0, within_segment: true };
+    /// was allocated.
+    Share(f64),
 }
 
 /// A block changes its place: enqueue a copy of `from` to `to` as the next command of `stream`, ordered after `after` and
@@ -65,6 +55,9 @@ pub struct Compacted {
     /// Bytes of the segments that became empty; they go back to the driver.
     pub released_bytes: u64,
 }
+
+/// With a budget for moves, up to this share of what is live at most is reserved on top of it before blocks are moved.
+const SLACK_SHARE: u64 = 64;
 
 /// Times that segments are emptied for one request; each waits for the device.
 const MOST_ROUNDS: u32 = 8;
@@ -97,8 +90,8 @@ impl Pool {
         let (moves, moved_bytes) = (self.stats.moves, self.stats.moved_bytes);
         let mut released_bytes = 0;
         let mut layout = Layout::of(self, 0);
-        let bounds = self.bounds(budget);
-        while let Some(emptied) = layout.empty(1, bounds) {
+        
+        while let Some(emptied) = layout.empty(1, budget) {
             self.carry_out(&mut layout, stream, horizons);
             for segment in emptied {
                 released_bytes += self.segments[segment].size;
@@ -110,8 +103,24 @@ impl Pool {
         Compacted { moves: stats.moves - moves, moved_bytes: stats.moved_bytes - moved_bytes, released_bytes }
     }
 
-    fn bounds(&self, bytes: u64) -> Bounds {
-        Bounds { bytes: bytes.saturating_add(1), within_segment: self.config.compaction.within_segment }
+    /// Bytes up to which segments are bought without a thought of moving blocks instead.
+    pub(super) fn ceiling(&self, size: u64) -> u64 {
+        let Compaction::Share(_) = self.config.compaction else { return self.config.limit };
+        let stats = &self.stats;
+        let live = stats.allocated_bytes.peak.max(stats.allocated_bytes.current + size);
+        (live + live / SLACK_SHARE + SEGMENT_STEP).max(stats.reserved_bytes.peak).min(self.config.limit)
+    }
+
+    /// Bytes that may be moved for a request that fits nowhere below `limit`.
+    fn allowance(&self, limit: u64) -> u64 {
+        match self.config.compaction {
+            Compaction::Off => 0,
+            Compaction::Share(share) if limit < self.config.limit => {
+                let allowed = (self.stats.allocated_bytes.allocated as f64 * share) as u64;
+                allowed.saturating_sub(self.stats.moved_bytes)
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// Moves blocks for a request that nothing else can serve below `limit`.
@@ -122,14 +131,7 @@ impl Pool {
         request: &mut Request,
         horizons: &impl Horizons,
     ) -> Option<Answer> {
-        let most = if limit < self.config.limit {
-            let share = u64::from(self.config.compaction.budget_permille);
-            (self.stats.allocated_bytes.allocated / 1000 * share).saturating_sub(self.stats.moved_bytes)
-        } else if self.config.compaction.pressure {
-            u64::MAX
-        } else {
-            0
-        };
+        let most = self.allowance(limit);
         if most == 0 || self.config.caching == Caching::Unpooled {
             return None;
         }
@@ -140,11 +142,12 @@ impl Pool {
         // Once a segment was bought to move blocks into, they are moved.
         let room = if request.hosting { 0 } else { left };
         let needed = size.saturating_sub(left).max(1);
-        let most = self.bounds(most);
         let mut window = Layout::of(self, room);
-        let found = window.make_window(size, most).is_some();
-        let most = if found { Bounds { bytes: window.bytes, ..most } } else { most };
-        if (request.rounds as u64) < if limit < self.config.limit { super::pool::env("ROUNDS", 8) } else { 8 } && request.rung != Rung::Refused {
+        // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
+        let found = window.make_window(size, most).is_some() && (window.bytes > 0 || limit == self.config.limit);
+        let most = if found { window.bytes } else { most };
+        let rounds = if limit < self.config.limit { 1 } else { MOST_ROUNDS };
+        if request.rounds < rounds && request.rung != Rung::Refused {
             let mut emptying = Layout::of(self, room);
             let mut enough = emptying.empty(needed, most).is_some();
             if !enough && !found {
@@ -291,17 +294,3 @@ impl Place {
     }
 }
 
-
-impl Pool {
-    /// DEBUG
-    pub fn dump(&self) -> String {
-        let layout = Layout::of(self, 0);
-        let mut out = String::new();
-        for region in &layout.regions {
-            out += &format!("{:8.1}M live {:8.1}M:", region.size as f64 / 1048576.0, region.live() as f64 / 1048576.0);
-            for piece in &region.pieces { out += &format!(" {}{:.1}", if piece.kind == super::layout::Kind::Free { "-" } else { "" }, piece.size as f64 / 1048576.0); }
-            out += "\n";
-        }
-        out
-    }
-}

@@ -94,7 +94,7 @@ impl Layout {
     /// The map of a pool's open segments, and `room` bytes that may be bought for blocks that fit nowhere.
     pub(super) fn of(pool: &Pool, room: u64) -> Layout {
         let mut layout = Layout { fuel: FUEL, ..Layout::default() };
-        for (at, segment) in pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open) {
+        for (at, segment) in pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.owner.is_none()) {
             let mut pieces = Vec::new();
             let mut next = segment.first;
             while next != NONE {
@@ -136,7 +136,7 @@ impl Layout {
     pub(super) fn relocate(&mut self, from: Spot, to: Spot) {
         let index = self.regions[from.0 as usize].find(from.1);
         let piece = self.regions[from.0 as usize].pieces[index];
-        assert!(piece.kind == Kind::Live && piece.offset == from.1, "{piece:?} {from:?} {to:?}");
+        debug_assert!(piece.kind == Kind::Live && piece.offset == from.1, "{piece:?} is not what lies at {from:?}");
         self.shift(piece, from.0, to);
         self.steps.push(Step { block: piece.block, size: piece.size, from, to });
         self.bytes += piece.size;

@@ -9,15 +9,6 @@
 
 use super::layout::{Keepout, Kind, Layout, Spot, Step, is_kept_out};
 
-/// What a plan may cost.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Bytes to move.
-    pub bytes: u64,
-    /// Moves may stay inside a segment.
-    pub within_segment: bool,
-}
-
 /// Windows that are looked at closely, by depth.
 const CANDIDATES: [usize; 3] = [4, 4, 16];
 /// How deep windows are cleared to make windows.
@@ -25,26 +16,24 @@ const DEPTH: usize = 2;
 
 impl Layout {
     /// Does the moves of the cheapest window found for `size` bytes and returns where they are free.
-    pub(super) fn make_window(&mut self, size: u64, bounds: Bounds) -> Option<Spot> {
-        self.window(size, &mut Vec::new(), DEPTH, bounds)
+    pub(super) fn make_window(&mut self, size: u64, most: u64) -> Option<Spot> {
+        self.window(size, &mut Vec::new(), DEPTH, most)
     }
 
-    fn window(&mut self, size: u64, keepouts: &mut Vec<Keepout>, depth: usize, bounds: Bounds) -> Option<Spot> {
+    fn window(&mut self, size: u64, keepouts: &mut Vec<Keepout>, depth: usize, most: u64) -> Option<Spot> {
         let mut windows = self.windows(size, keepouts, false);
         windows.truncate(CANDIDATES[depth]);
-        if bounds.within_segment {
-            // Sliding always works where there is enough in one segment.
-            let sliding = self.windows(size, keepouts, true);
-            windows.extend(sliding.first());
-        }
+        // Sliding always works where there is enough in one segment.
+        let sliding = self.windows(size, keepouts, true);
+        windows.extend(sliding.first());
         let start = self.steps.len();
         let mut best: Option<(u64, Vec<Step>, Spot)> = None;
         for (cost, region, offset) in windows {
-            let most = best.as_ref().map_or(bounds.bytes, |(bytes, ..)| (*bytes).min(bounds.bytes));
-            if self.bytes + cost >= most {
+            let most = best.as_ref().map_or(most, |(bytes, ..)| bytes.saturating_sub(1));
+            if self.bytes + cost > most {
                 continue;
             }
-            let cleared = self.clear_from((region, offset), size, keepouts, depth, Bounds { bytes: most, ..bounds });
+            let cleared = self.clear_from((region, offset), size, keepouts, depth, most);
             let bytes = self.bytes;
             let steps = self.undo(start);
             if let Some(spot) = cleared {
@@ -105,7 +94,7 @@ impl Layout {
         size: u64,
         keepouts: &mut Vec<Keepout>,
         depth: usize,
-        bounds: Bounds,
+        most: u64,
     ) -> Option<Spot> {
         let region = &self.regions[start.0 as usize];
         let mut first = region.find(start.1);
@@ -126,7 +115,7 @@ impl Layout {
         let reach = region.pieces.get(reach).map_or(region.size, |piece| piece.end());
         let outer = keepouts.len();
         keepouts.push((start.0, begin, reach));
-        let cleared = self.clear_run((start.0, begin), size, keepouts, outer, depth, bounds);
+        let cleared = self.clear_run((start.0, begin), size, keepouts, outer, depth, most);
         keepouts.truncate(outer);
         cleared
     }
@@ -138,7 +127,7 @@ impl Layout {
         keepouts: &mut Vec<Keepout>,
         outer: usize,
         depth: usize,
-        bounds: Bounds,
+        most: u64,
     ) -> Option<Spot> {
         let mut stays: Vec<(u64, u64)> = Vec::new();
         let (mut cursor, mut kept) = (start.1, 0);
@@ -157,13 +146,10 @@ impl Layout {
                 Kind::Pinned => return None,
                 Kind::Live => {}
             }
-            if self.bytes + kept + piece.size >= bounds.bytes {
+            if self.bytes + kept + piece.size > most {
                 return None;
             }
-            if !self.evict((start.0, piece.offset), keepouts, depth, bounds) {
-                if !bounds.within_segment {
-                    return None;
-                }
+            if !self.evict((start.0, piece.offset), keepouts, depth, most) {
                 kept += piece.size;
                 stays.push((piece.offset, piece.size));
             }
@@ -179,7 +165,7 @@ impl Layout {
     }
 
     /// Moves the piece to a hole, or to a window that is cleared for it. False, and nothing is done, where there is none.
-    fn evict(&mut self, from: Spot, keepouts: &mut Vec<Keepout>, depth: usize, bounds: Bounds) -> bool {
+    fn evict(&mut self, from: Spot, keepouts: &mut Vec<Keepout>, depth: usize, most: u64) -> bool {
         let region = &self.regions[from.0 as usize];
         let size = region.pieces[region.find(from.1)].size;
         if let Some(to) = self.hole(size, keepouts) {
@@ -190,8 +176,8 @@ impl Layout {
             return false;
         }
         let start = self.steps.len();
-        let bounds = Bounds { bytes: bounds.bytes.saturating_sub(size), ..bounds };
-        match self.window(size, keepouts, depth - 1, bounds) {
+        let most = most.saturating_sub(size);
+        match self.window(size, keepouts, depth - 1, most) {
             Some(to) => {
                 self.relocate(from, to);
                 true
@@ -205,8 +191,8 @@ impl Layout {
 
     /// Does the moves that empty segments of at least `needed` bytes in all (what is bought for their blocks counts
     /// against it) and returns these.
-    pub(super) fn empty(&mut self, needed: u64, bounds: Bounds) -> Option<Vec<u32>> {
-        let candidates = self.emptying_candidates(bounds);
+    pub(super) fn empty(&mut self, needed: u64, most: u64) -> Option<Vec<u32>> {
+        let candidates = self.emptying_candidates(most);
         let mut single: Vec<_> = candidates.iter().filter(|(_, size, _)| *size >= needed).copied().collect();
         single.sort_unstable();
         single.truncate(CANDIDATES[DEPTH]);
@@ -214,8 +200,8 @@ impl Layout {
         let mut best: Option<(u64, Vec<Step>, Vec<u32>)> = None;
         let sets = single.chunks(1).chain([candidates.as_slice()]);
         for set in sets {
-            let most = best.as_ref().map_or(bounds.bytes, |(bytes, ..)| *bytes);
-            let emptied = self.empty_set(set, needed, Bounds { bytes: most, ..bounds });
+            let most = best.as_ref().map_or(most, |(bytes, ..)| bytes.saturating_sub(1));
+            let emptied = self.empty_set(set, needed, most);
             let bytes = self.bytes;
             let steps = self.undo(start);
             if let Some(emptied) = emptied {
@@ -228,11 +214,11 @@ impl Layout {
     }
 
     /// Segments that can be emptied, as (live bytes, size, region), the sparsest first.
-    fn emptying_candidates(&self, bounds: Bounds) -> Vec<(u64, u64, u32)> {
+    fn emptying_candidates(&self, most: u64) -> Vec<(u64, u64, u32)> {
         let mut candidates: Vec<(u64, u64, u32)> = Vec::new();
         for (at, region) in self.regions.iter().enumerate() {
             let live = region.live();
-            if region.segment != super::block::NONE && !region.is_pinned() && live > 0 && self.bytes + live < bounds.bytes {
+            if region.segment != super::block::NONE && !region.is_pinned() && live > 0 && self.bytes + live <= most {
                 candidates.push((live, region.size, at as u32));
             }
         }
@@ -240,18 +226,18 @@ impl Layout {
         candidates
     }
 
-    fn empty_set(&mut self, candidates: &[(u64, u64, u32)], needed: u64, bounds: Bounds) -> Option<Vec<u32>> {
-        let (emptied, gain) = self.empty_while(candidates, needed, bounds);
+    fn empty_set(&mut self, candidates: &[(u64, u64, u32)], needed: u64, most: u64) -> Option<Vec<u32>> {
+        let (emptied, gain) = self.empty_while(candidates, needed, most);
         (gain >= needed).then_some(emptied)
     }
 
     /// Does moves that empty segments until `needed` bytes are gained, or as many as can be, and returns them and the gain.
-    pub(super) fn gain(&mut self, needed: u64, bounds: Bounds) -> (Vec<u32>, u64) {
-        let candidates = self.emptying_candidates(bounds);
-        self.empty_while(&candidates, needed, bounds)
+    pub(super) fn gain(&mut self, needed: u64, most: u64) -> (Vec<u32>, u64) {
+        let candidates = self.emptying_candidates(most);
+        self.empty_while(&candidates, needed, most)
     }
 
-    fn empty_while(&mut self, candidates: &[(u64, u64, u32)], needed: u64, bounds: Bounds) -> (Vec<u32>, u64) {
+    fn empty_while(&mut self, candidates: &[(u64, u64, u32)], needed: u64, most: u64) -> (Vec<u32>, u64) {
         let mut keepouts: Vec<Keepout> = Vec::new();
         let mut emptied = Vec::new();
         let (mut freed, mut gain) = (0, 0);
@@ -269,7 +255,7 @@ impl Layout {
                 pieces.iter().filter(|piece| piece.kind == Kind::Live).map(|piece| (piece.size, piece.offset)).collect();
             live.sort_unstable_by(|a, b| b.cmp(a));
             let moved = live.iter().all(|(size, offset)| {
-                self.bytes + size < bounds.bytes && self.evict((*region, *offset), &mut keepouts, DEPTH, bounds)
+                self.bytes + size <= most && self.evict((*region, *offset), &mut keepouts, DEPTH, most)
             });
             if moved && freed + bytes > gain + self.to_buy() {
                 emptied.push(self.regions[*region as usize].segment);

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use linn::ids::{Fence, Horizons, SegmentId, StreamId};
+use linn::ids::{Fence, FenceSet, Horizons, SegmentId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Category, Config, OomCause, Tag};
+use linn::memory::{Category, Compaction, Config, OomCause, Policy, Tag, pytorch};
 use proptest::prelude::*;
 
 const STREAMS: u32 = 4;
@@ -26,6 +26,9 @@ enum Op {
     SetCategory { which: usize, category: usize },
     ResetPeaks,
     ResetSums,
+    Compact { stream: u32, share: f64 },
+    Pin { which: usize },
+    Unpin { which: usize },
 }
 
 fn ops(largest_octave: u32) -> impl Strategy<Value = Op> {
@@ -44,6 +47,9 @@ fn ops(largest_octave: u32) -> impl Strategy<Value = Op> {
         2 => (any::<usize>(), 0usize..6).prop_map(|(which, category)| Op::SetCategory { which, category }),
         1 => Just(Op::ResetPeaks),
         1 => Just(Op::ResetSums),
+        2 => (0..STREAMS, 0.0..1.0).prop_map(|(stream, share)| Op::Compact { stream, share }),
+        2 => any::<usize>().prop_map(|which| Op::Pin { which }),
+        2 => any::<usize>().prop_map(|which| Op::Unpin { which }),
     ]
 }
 
@@ -59,6 +65,9 @@ struct Held {
     bytes: u64,
     category: Category,
     stream: StreamId,
+    /// Uses of its memory before it was lent or moved there.
+    inherited: FenceSet,
+    pins: u32,
 }
 
 /// Bytes of a buffer that a command uses, by a storage that is gone.
@@ -80,12 +89,14 @@ struct World {
     last: [Clock; STREAMS as usize],
     /// The largest sums seen: allocated, reserved.
     peaks: (u64, u64),
+    /// Bytes moved.
+    moved: u64,
 }
 
 impl World {
-    fn new(capacity: u64, max_segment: u64) -> World {
+    fn new(capacity: u64, config: Config) -> World {
         World {
-            device: SimDevice::new(capacity, Config { max_segment, ..Config::default() }),
+            device: SimDevice::new(capacity, config),
             capacity,
             limit: u64::MAX,
             refusals: 0,
@@ -94,6 +105,7 @@ impl World {
             clocks: BTreeMap::new(),
             last: Default::default(),
             peaks: (0, 0),
+            moved: 0,
         }
     }
 
@@ -129,7 +141,9 @@ impl World {
     fn alloc(&mut self, stream: StreamId, bytes: u64, category: Category) {
         let reserved = self.device.pool().stats().reserved_bytes.current;
         let ooms = self.device.pool().stats().num_ooms;
-        match self.device.alloc(stream, bytes, Tag::here(category, "model")) {
+        let answer = self.device.alloc(stream, bytes, Tag::here(category, "model"));
+        self.follow_moves(stream);
+        match answer {
             Ok(lease) => {
                 let place = lease.place;
                 assert!(place.size >= bytes && place.size % 256 == 0 && place.offset % 256 == 0);
@@ -155,7 +169,8 @@ impl World {
                     assert!(real || self.past.iter().any(|used| used.fence == fence && used.segment == place.segment));
                 }
                 self.check_covered(place, &self.clock(stream, lease.after.iter()));
-                self.held.push(Held { lease, bytes, category, stream });
+                let inherited = self.device.pool().inherited(lease.block).clone();
+                self.held.push(Held { lease, bytes, category, stream, inherited, pins: 0 });
             }
             Err(report) => {
                 assert_eq!(self.device.pool().stats().num_ooms, ooms + 1);
@@ -168,9 +183,38 @@ impl World {
         self.device.refuse_next(0);
     }
 
+    /// What was moved lies where nothing else lies, and nobody else can be using these bytes any more.
+    fn follow_moves(&mut self, stream: StreamId) {
+        for step in self.device.take_moves() {
+            assert_eq!(step.fence.stream, stream);
+            let at = self.held.iter().position(|held| held.lease.block == step.block).expect("a live block");
+            let held = &self.held[at];
+            assert_eq!(held.lease.place, step.from);
+            assert_eq!(held.pins, 0, "a pinned block was moved");
+            let apart = |other: &Held| !other.lease.place.overlaps(&step.to);
+            assert!(self.held.iter().enumerate().all(|(other, held)| other == at || apart(held)), "moved over another block");
+            // The move is enqueued as a write: after all uses of the block, as the storage knows them.
+            let before: Vec<Fence> = held.lease.uses.iter().chain(held.inherited.iter()).chain(step.after.iter()).collect();
+            let mut clock = self.clock(stream, before);
+            self.check_covered(step.to, &clock);
+            clock[stream.0 as usize] = step.fence.number;
+            self.last[stream.0 as usize] = clock;
+            self.clocks.insert(step.fence, clock);
+            let (start, end) = (step.from.offset, step.from.offset + step.from.size);
+            let left = self.held[at].lease.uses.iter().chain([step.fence]);
+            self.past.extend(left.map(|fence| PastUse { segment: step.from.segment, start, end, fence }));
+            let held = &mut self.held[at];
+            (held.lease.place, held.inherited) = (step.to, std::iter::once(step.fence).collect());
+            held.lease.uses.insert(step.fence);
+            self.moved += step.to.size;
+        }
+    }
+
     /// Out of memory must be true: nothing free is large enough, and nothing could be bought.
     fn check_exhausted(&self, bytes: u64, report: &linn::memory::OomReport) {
-        let size = bytes.next_multiple_of(256);
+        let pytorch = self.device.pool().config().policy == Policy::Pytorch;
+        let size = if pytorch { report.rounded } else { bytes.next_multiple_of(256) };
+        // PyTorch's rules leave pieces that would fit to other streams and sizes.
         for (segment, total) in self.device.buffers() {
             let mut live: Vec<_> =
                 self.held.iter().map(|held| held.lease.place).filter(|place| place.segment == segment).collect();
@@ -178,7 +222,7 @@ impl World {
             let ends = live.iter().map(|place| place.offset + place.size);
             let starts = live.iter().map(|place| place.offset).chain([total]);
             let largest = std::iter::once(0).chain(ends).zip(starts).map(|(end, start)| start - end).max().unwrap_or(0);
-            assert!(largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
+            assert!(pytorch || largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
         }
         let live: u64 = self.held.iter().map(|held| held.lease.place.size).sum();
         assert_eq!(report.allocated, live);
@@ -188,7 +232,11 @@ impl World {
             OomCause::LargerThanBuffer => assert!(size > report.max_segment),
             OomCause::LargerThanLimit => assert!(size > self.limit),
             OomCause::Limit => assert!(size > room && report.breakdown.cached < size),
-            OomCause::Driver => assert!(self.refusals > 0 || size > driver_room),
+            OomCause::Stranded => assert!(pytorch && report.largest_free >= size),
+            OomCause::Driver => {
+                let bought = if pytorch { pytorch::segment_size(size, pytorch::LARGE_SEGMENT) } else { size };
+                assert!(self.refusals > 0 || bought > driver_room);
+            }
             OomCause::Fragmented => assert!(report.breakdown.cached >= size && report.largest_free < size),
             other => panic!("unknown cause {other:?}"),
         }
@@ -204,7 +252,7 @@ impl World {
         } else if stream == held.stream {
             held.lease.after.iter().collect()
         } else {
-            self.device.pool().inherited(held.lease.block).iter().collect()
+            held.inherited.iter().collect()
         };
         let fence = self.device.use_on(stream, &mut held.lease);
         let place = held.lease.place;
@@ -275,7 +323,29 @@ impl World {
                 self.device.pool_mut().reset_peak_stats();
                 self.peaks = (0, 0);
             }
-            Op::ResetSums => self.device.pool_mut().reset_accumulated_stats(),
+            Op::ResetSums => {
+                self.device.pool_mut().reset_accumulated_stats();
+                self.moved = 0;
+            }
+            Op::Compact { stream, share } => {
+                let live = self.device.pool().stats().allocated_bytes.current;
+                let (stream, budget) = (StreamId(stream), (live as f64 * share) as u64);
+                let done = self.device.compact(stream, budget);
+                assert!(done.moved_bytes <= budget && (done.moves == 0) == (done.released_bytes == 0), "{done:?}");
+                self.follow_moves(stream);
+            }
+            Op::Pin { which } => {
+                if let Some(at) = self.pick(which) {
+                    self.device.pool_mut().pin(self.held[at].lease.block);
+                    self.held[at].pins += 1;
+                }
+            }
+            Op::Unpin { which } => {
+                if let Some(at) = self.pick(which) {
+                    self.device.pool_mut().unpin(self.held[at].lease.block);
+                    self.held[at].pins = self.held[at].pins.saturating_sub(1);
+                }
+            }
         }
         self.check(op);
     }
@@ -303,6 +373,8 @@ impl World {
         assert_eq!(stats.allocation.current, self.held.len() as u64);
         assert!(self.device.driver_bytes() <= reserved, "the driver holds more than the pool knows of");
 
+        assert_eq!(stats.moved_bytes, self.moved);
+
         let breakdown = pool.breakdown();
         assert_eq!(breakdown.sum(), reserved);
         for category in Category::ALL {
@@ -314,8 +386,8 @@ impl World {
     }
 }
 
-fn run(capacity: u64, max_segment: u64, ops: &[Op]) {
-    let mut world = World::new(capacity, max_segment);
+fn run(capacity: u64, config: Config, ops: &[Op]) {
+    let mut world = World::new(capacity, config);
     for op in ops {
         world.apply(op);
     }
@@ -344,12 +416,41 @@ proptest! {
     /// Little memory, so that limits, refusals and the last resort are met all the time.
     #[test]
     fn tight_memory(ops in proptest::collection::vec(ops(21), STEPS), max_segment in 1u64 << 21..1 << 25) {
-        run(16 << 20, max_segment, &ops);
+        run(16 << 20, Config { max_segment, ..Config::default() }, &ops);
     }
 
     /// Sizes from 1 byte to 4 GiB.
     #[test]
     fn all_sizes(ops in proptest::collection::vec(ops(31), STEPS), max_segment in 1u64 << 28..1 << 34) {
-        run(64 << 30, max_segment, &ops);
+        run(64 << 30, Config { max_segment, ..Config::default() }, &ops);
+    }
+
+    /// Blocks are moved also where memory could be bought, or never.
+    #[test]
+    fn with_a_share_of_moves(
+        ops in proptest::collection::vec(ops(22), STEPS),
+        compaction in prop_oneof![Just(Compaction::Off), Just(Compaction::Share(0.05)), Just(Compaction::Share(10.0))],
+    ) {
+        run(32 << 20, Config { compaction, ..Config::default() }, &ops);
+    }
+
+    /// PyTorch's rules, all of its settings in play.
+    #[test]
+    fn pytorchs_rules(
+        ops in proptest::collection::vec(ops(27), STEPS),
+        max_segment in 1u64 << 24..1 << 34,
+        max_split_size in prop_oneof![Just(u64::MAX), 20u64 << 20..200 << 20],
+        divisions in prop_oneof![Just(0u64), Just(2), Just(8)],
+        garbage_collection_threshold in prop_oneof![Just(0.0), 0.1..0.9],
+    ) {
+        let config = Config {
+            max_segment,
+            policy: Policy::Pytorch,
+            max_split_size,
+            roundup_power2_divisions: [divisions; 16],
+            garbage_collection_threshold,
+            ..Config::default()
+        };
+        run(1 << 30, config, &ops);
     }
 }
