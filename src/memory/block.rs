@@ -45,7 +45,18 @@ impl Block {
     /// A free block without neighbours.
     pub(super) fn free(segment: u32, offset: u64, size: u64) -> Block {
         let tag = Tag::here(Category::Temporary, "free");
-        Block { segment, prev: NONE, next: NONE, state: BlockState::Free, offset, size, requested: 0, uses: FenceSet::new(), tag, pins: 0 }
+        Block {
+            segment,
+            prev: NONE,
+            next: NONE,
+            state: BlockState::Free,
+            offset,
+            size,
+            requested: 0,
+            uses: FenceSet::new(),
+            tag,
+            pins: 0,
+        }
     }
 }
 

@@ -9,9 +9,9 @@
 
 use super::block::{BlockState, NONE};
 use super::free_list::{Effort, needs_edge};
+use super::ladder::Answer;
 use super::layout::Layout;
 use super::policy::{Caching, Request, Rung};
-use super::ladder::Answer;
 use super::pool::{Place, Pool};
 use super::size_class::SEGMENT_STEP;
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
@@ -90,7 +90,7 @@ impl Pool {
         let (moves, moved_bytes) = (self.stats.moves, self.stats.moved_bytes);
         let mut released_bytes = 0;
         let mut layout = Layout::of(self, 0);
-        
+
         while let Some(emptied) = layout.empty(1, budget) {
             self.carry_out(&mut layout, stream, horizons);
             for segment in emptied {
@@ -293,4 +293,3 @@ impl Place {
         self.segment == other.segment && self.offset < other.offset + other.size && other.offset < self.offset + self.size
     }
 }
-

@@ -94,7 +94,9 @@ impl Layout {
     /// The map of a pool's open segments, and `room` bytes that may be bought for blocks that fit nowhere.
     pub(super) fn of(pool: &Pool, room: u64) -> Layout {
         let mut layout = Layout { fuel: FUEL, ..Layout::default() };
-        for (at, segment) in pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.owner.is_none()) {
+        for (at, segment) in
+            pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.owner.is_none())
+        {
             let mut pieces = Vec::new();
             let mut next = segment.first;
             while next != NONE {

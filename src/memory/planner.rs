@@ -88,14 +88,7 @@ impl Layout {
     }
 
     /// Clears `size` bytes from a piece on. Leaves the moves it tried where it fails.
-    fn clear_from(
-        &mut self,
-        start: Spot,
-        size: u64,
-        keepouts: &mut Vec<Keepout>,
-        depth: usize,
-        most: u64,
-    ) -> Option<Spot> {
+    fn clear_from(&mut self, start: Spot, size: u64, keepouts: &mut Vec<Keepout>, depth: usize, most: u64) -> Option<Spot> {
         let region = &self.regions[start.0 as usize];
         let mut first = region.find(start.1);
         // A free block before the window belongs to it: it becomes one with what is cleared.
@@ -154,7 +147,13 @@ impl Layout {
                 stays.push((piece.offset, piece.size));
             }
         }
-        let mut front = start.1;
+        // What lay before may have gone meanwhile: blocks go to the front of a hole.
+        let region = &self.regions[start.0 as usize];
+        let piece = region.pieces[region.find(start.1)];
+        let mut front = if piece.kind == Kind::Free { piece.offset } else { start.1 };
+        if is_kept_out(&keepouts[..outer], start.0, front, start.1) {
+            return None;
+        }
         for (offset, size) in stays {
             if offset != front {
                 self.relocate((start.0, offset), (start.0, front));
@@ -254,9 +253,9 @@ impl Layout {
             let mut live: Vec<(u64, u64)> =
                 pieces.iter().filter(|piece| piece.kind == Kind::Live).map(|piece| (piece.size, piece.offset)).collect();
             live.sort_unstable_by(|a, b| b.cmp(a));
-            let moved = live.iter().all(|(size, offset)| {
-                self.bytes + size <= most && self.evict((*region, *offset), &mut keepouts, DEPTH, most)
-            });
+            let moved = live
+                .iter()
+                .all(|(size, offset)| self.bytes + size <= most && self.evict((*region, *offset), &mut keepouts, DEPTH, most));
             if moved && freed + bytes > gain + self.to_buy() {
                 emptied.push(self.regions[*region as usize].segment);
                 freed += bytes;

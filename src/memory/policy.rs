@@ -3,8 +3,8 @@
 use std::fmt;
 use std::panic::Location;
 
-use super::pytorch;
 use super::compact::Compaction;
+use super::pytorch;
 use crate::ids::StreamId;
 
 /// What a block is used for. Every reserved byte is in one of these or in cached, rounding or retiring.
@@ -189,6 +189,16 @@ impl Rung {
 impl Request {
     /// `bytes` (> 0) bytes for commands of `stream`.
     pub fn new(stream: StreamId, bytes: u64, tag: Tag) -> Request {
-        Request { stream, bytes, tag, rung: Rung::Grown, waited: false, rounds: 0, hosting: false, searched: false, bought: false }
+        Request {
+            stream,
+            bytes,
+            tag,
+            rung: Rung::Grown,
+            waited: false,
+            rounds: 0,
+            hosting: false,
+            searched: false,
+            bought: false,
+        }
     }
 }
