@@ -6,7 +6,7 @@ use super::policy::{Caching, Policy, Request, Rung};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
-use super::size_class::{round_size, segment_size};
+use super::size_class::{self, round_size, segment_size};
 use crate::ids::{BlockId, FenceSet, Horizons};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
@@ -48,13 +48,16 @@ impl Pool {
             return self.alloc_pytorch(request, horizons);
         }
         let size = self.round(request.bytes);
-        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
+            && !self.leaves_whole(key, size, request, horizons)
+        {
             return self.lend(key, size, request, horizons);
         }
         self.reap(horizons);
         if self.config.caching == Caching::Pooled
             && self.unmark_fitting(size)
             && let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
+            && !self.leaves_whole(key, size, request, horizons)
         {
             return self.lend(key, size, request, horizons);
         }
@@ -69,6 +72,7 @@ impl Pool {
             && let Some(bytes) = self.plan_purchase(size, request, horizons)
         {
             self.pending += bytes;
+            request.bought = true;
             return Answer::NeedSegment(SegmentRequest { size: bytes, owner: None });
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
@@ -90,6 +94,18 @@ impl Pool {
             _ => OomCause::Limit,
         };
         self.exhausted(cause, size, request)
+    }
+
+    /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
+    /// instead, as long as that raises no peak or the idle one can make room for it.
+    fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        let at = self.blocks[key.block].segment;
+        let segment = &self.segments[at];
+        !request.bought
+            && segment.lent == 0
+            && !segment.fresh
+            && size_class::leaves_whole(size, segment.size)
+            && (self.has_completed(at, horizons) || self.held(horizons) + size <= self.stats.reserved_bytes.peak)
     }
 
     /// Bytes of the block for a request.

@@ -4,6 +4,7 @@ mod error_text;
 mod floors;
 mod layout;
 mod memory_choice;
+mod memory_figures;
 mod memory_ladder;
 mod memory_model;
 mod memory_oom;
