@@ -12,5 +12,6 @@ mod memory_pytorch;
 mod memory_settings;
 mod memory_stats;
 mod memory_vectors;
+mod replay;
 mod timeline_sim;
 mod traces;
