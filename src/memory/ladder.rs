@@ -6,7 +6,7 @@ use super::policy::{Caching, Policy, Request, Rung};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
-use super::size_class::{self, OWN_SEGMENT, SEGMENT_STEP, round_size, round_up, segment_size};
+use super::size_class::{self, OWN_SEGMENT, SEGMENT_STEP, WHOLE_SEGMENT, round_size, round_up, segment_size};
 use crate::ids::{BlockId, FenceSet, Horizons};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
@@ -98,11 +98,14 @@ impl Pool {
 
     /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
     /// instead, as long as that raises no peak or the idle one can make room for it.
+    #[inline]
     fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        if size < WHOLE_SEGMENT || request.bought {
+            return false;
+        }
         let at = self.blocks[key.block].segment;
         let segment = &self.segments[at];
-        !request.bought
-            && segment.lent == 0
+        segment.lent == 0
             && !segment.fresh
             && size_class::leaves_whole(size, segment.size)
             && (self.has_completed(at, horizons)
@@ -110,6 +113,7 @@ impl Pool {
     }
 
     /// Bytes of the block for a request.
+    #[inline]
     pub(super) fn round(&self, bytes: u64) -> u64 {
         round_size(bytes.max(1), self.config.alignment, &self.config.roundup_power2_divisions)
     }
