@@ -20,7 +20,9 @@ fn main(
         }
         let inside = vec4<u32>(0u, 1u, 2u, 3u) + i * 4u < vec4<u32>(p.len);
         let at = p.offsets + i;
-        let old = param[at.x];
+        let old = load_param(at.x);
+        let old_m = load_exp_avg(at.z);
+        let old_v = load_exp_avg_sq(at.w);
         var x = old;
         var g = load_grad(at.y) * grad_scale;
         if p.decoupled == 1u {
@@ -28,12 +30,12 @@ fn main(
         } else {
             g += p.weight_decay * x;
         }
-        let m = exp_avg[at.z] + (g - exp_avg[at.z]) * p.one_minus_beta1;
-        let v = exp_avg_sq[at.w] * p.beta2 + p.one_minus_beta2 * g * g;
+        let m = old_m + (g - old_m) * p.one_minus_beta1;
+        let v = old_v * p.beta2 + p.one_minus_beta2 * g * g;
         let largest = largest_square(at.w, v, inside);
         let denominator = sqrt(largest) / correction2 + p.eps;
-        exp_avg[at.z] = select(exp_avg[at.z], m, inside);
-        exp_avg_sq[at.w] = select(exp_avg_sq[at.w], v, inside);
-        param[at.x] = select(old, x - (p.lr / correction1) * (m / denominator), inside);
+        new_exp_avg[at.z] = select(old_m, m, inside);
+        new_exp_avg_sq[at.w] = select(old_v, v, inside);
+        new_param[at.x] = select(old, x - (p.lr / correction1) * (m / denominator), inside);
     }
 }

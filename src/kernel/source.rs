@@ -8,8 +8,9 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::catalog::{Binding, Form, FormulaKind, Inputs, KernelId, Role, Row, Sharing, TEXELS_PER_ROW};
+use crate::kernel::catalog::{Binding, Form, FormulaKind, KernelId, Role, Row};
 use crate::kernel::params::{IMMEDIATES_SIZE, ParamsInfo};
+use crate::kernel::sharing::{Sharing, TEXELS_PER_ROW};
 
 /// Name of the entry point of every body.
 pub const ENTRY_POINT: &str = "main";
@@ -120,7 +121,7 @@ fn bindings(out: &mut String, form: &Form, sharing: &Sharing) {
     for (slot, i) in sharing.bound().enumerate() {
         let binding = &form.bindings[owner(i)];
         let name = variable(binding);
-        if form.inputs == Inputs::Texture && binding.role == Role::In {
+        if sharing.is_texture(i) {
             line(out, format_args!("@group(0) @binding({slot}) var {name}: texture_2d<f32>;"));
             continue;
         }
@@ -128,7 +129,7 @@ fn bindings(out: &mut String, form: &Form, sharing: &Sharing) {
     }
     for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In) {
         let source = variable(&form.bindings[owner(i)]);
-        if form.inputs == Inputs::Texture {
+        if sharing.is_texture(i) {
             let (name, ty, mask, shift) = (binding.name, binding.ty, TEXELS_PER_ROW - 1, TEXELS_PER_ROW.trailing_zeros());
             let texel = format!("textureLoad({source}, vec2<u32>(i & {mask}u, i >> {shift}u), 0)");
             line(out, format_args!("fn load_{name}(i: u32) -> {ty} {{ return {ty}({texel}); }}"));
