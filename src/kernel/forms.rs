@@ -160,12 +160,14 @@ pub(super) const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
     ..NORM
 });
 
+const SUBGROUP_PIECES: &[&str] = &["shared/index", "matmul/place", "matmul/pick", "matmul/broadcast"];
 macro_rules! matmul_texture {
     ($suffix:literal, $a_along_k:literal, $b_along_k:literal) => {
         Form {
             suffix: $suffix,
             class: Class::Subgroup,
             body: "matmul/texture",
+            pieces: SUBGROUP_PIECES,
             bindings: &[bind("a", Role::In, "vec4<elem>"), bind("b", Role::In, "vec4<elem>"), bind("out", Role::Out, "elem")],
             inputs: Inputs::Texture,
             constants: &[("WG", 8), ("TM", 64), ("TN", 32), ("A_ALONG_K", $a_along_k), ("B_ALONG_K", $b_along_k)],
@@ -188,6 +190,7 @@ pub(super) const MATMUL: &[Form] = &[
         suffix: "registers",
         class: Class::Cpu,
         body: "matmul/registers",
+        pieces: &["shared/index", "matmul/place", "matmul/pick"],
         constants: &[("WG", 8), ("TM", 16), ("TN", 32)],
         ..MATMUL_TILED
     },
@@ -195,6 +198,7 @@ pub(super) const MATMUL: &[Form] = &[
         suffix: "subgroup",
         class: Class::Subgroup,
         body: "matmul/subgroup",
+        pieces: SUBGROUP_PIECES,
         constants: &[("WG", 8), ("TM", 64), ("TN", 32)],
         ..MATMUL_TILED
     },

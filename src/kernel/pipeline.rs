@@ -173,10 +173,10 @@ impl Pipelines {
     /// Layout of group 0: so many bindings, `textures` of them textures, the others storage buffers.
     pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize, textures: Textures) -> &wgpu::BindGroupLayout {
         self.layouts.entry((bindings, textures)).or_insert_with(|| {
-            let texture = wgpu::BindingType::Texture {
-                sample_type: wgpu::TextureSampleType::Float { filterable: false },
+            let texture = wgpu::BindingType::StorageTexture {
+                access: wgpu::StorageTextureAccess::ReadOnly,
+                format: wgpu::TextureFormat::Rgba32Float,
                 view_dimension: wgpu::TextureViewDimension::D2,
-                multisampled: false,
             };
             let storage = wgpu::BindingType::Buffer {
                 ty: wgpu::BufferBindingType::Storage { read_only: false },

@@ -79,9 +79,9 @@ const FEWEST_ELEMENTS: usize = 16 << 10;
 pub const LARGEST_COPY: u64 = 64 << 20;
 
 impl Form {
-    /// The inputs that can be textures: those of `vec4<f32>`.
+    /// The inputs that can be textures: those of f32, but not the single elements beside `vec4`s, of which there are few.
     pub fn texture_inputs(&self, dtype: DType) -> Textures {
-        let fits = |ty: &str| dtype == DType::F32 && (ty == "vec4<elem>" || (ty == "item" && self.lanes == 4));
+        let fits = |ty: &str| dtype == DType::F32 && (matches!(ty, "item" | "vec4<elem>") || (ty == "elem" && self.lanes == 1));
         let inputs = self.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In && fits(binding.ty));
         inputs.map(|(i, _)| 1 << i).sum()
     }
