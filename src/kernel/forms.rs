@@ -335,8 +335,7 @@ macro_rules! adam_forms {
         }]
     };
 }
-pub(super) const ADAM: &[Form] =
-    adam_forms!("optim/plain_square", ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq"]);
+pub(super) const ADAM: &[Form] = adam_forms!("optim/plain_square", ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq"]);
 pub(super) const ADAM_AMSGRAD: &[Form] = adam_forms!(
     "optim/amsgrad_square",
     ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq", "max_exp_avg_sq": "new_max_exp_avg_sq"]

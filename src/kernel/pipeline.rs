@@ -13,8 +13,8 @@ use crate::device::{Device, ParamsVia};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ids::SegmentId;
-use crate::kernel::source::{self, ENTRY_POINT, ParamPath};
 use crate::kernel::sharing::Textures;
+use crate::kernel::source::{self, ENTRY_POINT, ParamPath};
 use crate::kernel::{Class, KernelId, Sharing};
 
 /// What a pipeline is made from.

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use linn::DType;
 use linn::kernel::catalog::CATALOG;
-use linn::kernel::source::{self, ENTRY_POINT, ParamPath};
 use linn::kernel::sharing::{MAX_BINDINGS, Sharing};
+use linn::kernel::source::{self, ENTRY_POINT, ParamPath};
 use linn::kernel::{Inputs, KernelId};
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess, TypeInner};
