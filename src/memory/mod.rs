@@ -66,21 +66,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where to read next: `size_class` (sizes), `pool` (the ladder), `free_list` (the choice of a block), `check` (what is
-//! always true).
+//! Where to read next: `size_class` (sizes), `ladder` (the rungs), `free_list` (the choice of a block), `books` (blocks:
+//! lent, split, merged), `segments` (bought, idle, released), `check` (what is always true).
 
 mod block;
+mod books;
 mod check;
 mod free_list;
 mod free_tree;
+mod ladder;
 mod policy;
 mod pool;
+pub mod pytorch;
 mod report;
+mod segments;
 pub mod sim;
 pub mod size_class;
 mod stats;
 
-pub use policy::{Caching, Category, Config, Request, Tag};
-pub use pool::{Answer, Place, Pool, SegmentRequest};
+pub use ladder::{Answer, SegmentRequest};
+pub use policy::{Caching, Category, Config, Policy, Request, Tag};
+pub use pool::{Place, Pool};
 pub use report::{Bytes, Holder, OomCause, OomReport};
 pub use stats::{Breakdown, Stat, Stats};

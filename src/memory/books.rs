@@ -1,0 +1,195 @@
+//! The books of blocks: lent, given back, split, merged, listed.
+
+use super::block::{Block, BlockState, NONE};
+use super::free_list::{Home, needs_edge};
+use super::free_tree::Key;
+use super::ladder::Answer;
+use super::policy::{Caching, Request};
+use super::pool::{Place, Pool};
+use super::pytorch::{self, Waiting};
+use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
+
+impl Pool {
+    /// Lends the front of a free block; what is left stays free.
+    pub(super) fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+        let segment = self.blocks[key.block].segment;
+        let rest = key.size - size;
+        let splits = match self.segments[segment].owner {
+            Some(owner) => pytorch::splits(owner, size, rest, &self.config),
+            None => rest > 0 && self.config.caching == Caching::Pooled,
+        };
+        let at = if splits {
+            self.split(key, size)
+        } else {
+            self.unlist(key.block);
+            key.block
+        };
+        let record = &mut self.blocks[at];
+        record.state = BlockState::Lent;
+        record.requested = request.bytes;
+        record.tag = request.tag;
+        let (offset, size) = (record.offset, record.size);
+        let after: FenceSet = record.uses.iter().filter(|fence| needs_edge(*fence, request.stream, horizons)).collect();
+
+        self.segments[segment].lent += 1;
+        self.segments[segment].fresh = false;
+        self.stats.order_edges += after.len() as u64;
+        self.stats.allocation.add(1);
+        self.stats.allocated_bytes.add(size);
+        self.stats.requested_bytes.add(request.bytes);
+        self.breakdown.requested[request.tag.category as usize] += request.bytes;
+        self.breakdown.rounding += size - request.bytes;
+        self.breakdown.cached -= size;
+        Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
+    }
+
+    /// Takes a block back; `last_uses` are the commands that may still use it.
+    ///
+    /// Without any (it was never used) it keeps the uses it was lent with.
+    pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
+        let BlockId(at) = block;
+        if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
+            debug_assert!(false, "{block:?} is freed but not lent");
+            return;
+        }
+        let record = &mut self.blocks[at];
+        let (size, requested, segment) = (record.size, record.requested, record.segment);
+        let category = record.tag.category;
+        record.requested = 0;
+        if !last_uses.is_empty() {
+            record.uses = last_uses;
+        }
+        self.segments[segment].uses.merge(&self.blocks[at].uses);
+        self.stats.allocation.sub(1);
+        self.stats.allocated_bytes.sub(size);
+        self.stats.requested_bytes.sub(requested);
+        self.breakdown.requested[category as usize] -= requested;
+        self.breakdown.rounding -= size - requested;
+        if let Some(owner) = self.segments[segment].owner {
+            let events = self.events(owner, &self.blocks[at].uses, horizons);
+            if !events.is_empty() {
+                self.blocks[at].state = BlockState::Waiting;
+                self.breakdown.retiring += size;
+                self.waiting.push(Waiting { block: at, events });
+                return;
+            }
+        }
+        self.make_free(at, horizons);
+        if self.config.caching == Caching::Unpooled {
+            self.mark(segment);
+        }
+    }
+
+    /// A block that was given back becomes free.
+    pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
+        let record = &mut self.blocks[at];
+        record.state = BlockState::Free;
+        let segment = record.segment;
+        self.breakdown.cached += record.size;
+        self.forget_submitted(at, horizons);
+        self.merge_and_list(at, horizons);
+        let record = &mut self.segments[segment];
+        record.lent -= 1;
+        if record.lent == 0 {
+            record.idle_since = self.searches;
+        }
+    }
+
+    /// Cuts `size` bytes off the front of a free block, as a block that is in no list.
+    fn split(&mut self, key: Key, size: u64) -> u32 {
+        let rest = &self.blocks[key.block];
+        let (segment, offset, prev) = (rest.segment, rest.offset, rest.prev);
+        let mut front = Block::free(segment, offset, size);
+        (front.prev, front.next) = (prev, key.block);
+        rest.uses.iter().for_each(|fence| front.uses.insert(fence));
+        let home = self.home(key.block);
+        let front = self.blocks.insert(front);
+        let rest = &mut self.blocks[key.block];
+        rest.prev = front;
+        rest.offset += size;
+        rest.size -= size;
+        self.link(segment, prev, front);
+        self.free.rekey(key, home, self.key(key.block), home);
+        front
+    }
+
+    /// Lists a block that has become free, as one with its free neighbours. The neighbour's record takes it in: a rest that
+    /// shrinks and grows again keeps its place in the order.
+    fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
+        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
+        let keep = match (self.is_free(prev), self.is_free(next)) {
+            (false, false) => return self.list(at),
+            (true, false) => prev,
+            (_, true) => next,
+        };
+        let (old, from) = (self.key(keep), self.home(keep));
+        self.absorb(keep, at);
+        if keep == next && self.is_free(prev) {
+            self.unlist(prev);
+            self.absorb(keep, prev);
+        }
+        self.forget_submitted(keep, horizons);
+        self.free.rekey(old, from, self.key(keep), self.home(keep));
+    }
+
+    /// Joins two neighbours into the record of `keep`; `gone` is in no list.
+    fn absorb(&mut self, keep: u32, gone: u32) {
+        let record = &mut self.blocks[gone];
+        record.state = BlockState::Vacant;
+        let uses = std::mem::take(&mut record.uses);
+        let (segment, offset, size, prev, next) = (record.segment, record.offset, record.size, record.prev, record.next);
+        self.blocks.release(gone);
+        let block = &mut self.blocks[keep];
+        block.size += size;
+        uses.iter().for_each(|fence| block.uses.insert(fence));
+        if next == keep {
+            block.offset = offset;
+            block.prev = prev;
+            self.link(segment, prev, keep);
+        } else {
+            block.next = next;
+            if next != NONE {
+                self.blocks[next].prev = keep;
+            }
+        }
+    }
+
+    /// `block` comes after `prev` in its segment.
+    fn link(&mut self, segment: u32, prev: u32, block: u32) {
+        match prev {
+            NONE => self.segments[segment].first = block,
+            prev => self.blocks[prev].next = block,
+        }
+    }
+
+    /// Drops the uses that every later command comes after anyway.
+    fn forget_submitted(&mut self, block: u32, horizons: &impl Horizons) {
+        let uses = &mut self.blocks[block].uses;
+        if uses.iter().any(|fence| fence.number <= horizons.submitted(fence.stream)) {
+            uses.retain(|fence| fence.number > horizons.submitted(fence.stream));
+        }
+    }
+
+    fn is_free(&self, block: u32) -> bool {
+        block != NONE && self.blocks[block].state == BlockState::Free
+    }
+
+    pub(super) fn key(&self, at: u32) -> Key {
+        let block = &self.blocks[at];
+        Key { size: block.size, birth: self.segments[block.segment].birth, offset: block.offset, block: at }
+    }
+
+    /// Which set of free blocks it belongs to while it is free.
+    pub(super) fn home(&self, at: u32) -> Home {
+        let block = &self.blocks[at];
+        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::Owned)
+    }
+
+    pub(super) fn list(&mut self, at: u32) {
+        self.free.insert(self.key(at), self.home(at));
+    }
+
+    pub(super) fn unlist(&mut self, at: u32) {
+        self.free.remove(self.key(at), self.home(at));
+    }
+}

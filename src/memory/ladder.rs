@@ -1,0 +1,174 @@
+//! The ladder: how a wish for memory becomes a block, a purchase, a wait or a report.
+
+use super::free_list::Effort;
+use super::free_tree::Key;
+use super::policy::{Caching, Policy, Request, Rung};
+use super::pool::{Place, Pool};
+use super::pytorch::Owner;
+use super::report::{OomCause, OomReport};
+use super::size_class::{round_size, segment_size};
+use crate::ids::{BlockId, FenceSet, Horizons};
+
+/// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
+/// One of the two must come: until then the bytes count against the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentRequest {
+    /// Bytes to buy.
+    pub size: u64,
+    pub(super) owner: Option<Owner>,
+}
+
+/// What the caller of [`Pool::alloc`] must do.
+#[derive(Debug)]
+pub enum Answer {
+    /// The block may be used by commands of the stream that come after `after`.
+    Ready {
+        /// The block.
+        block: BlockId,
+        /// Where it lies.
+        place: Place,
+        /// Commands of other streams, not yet submitted, that the first use must be ordered after.
+        after: FenceSet,
+    },
+    /// Buy a segment (first release what `poll_release` hands out), report, and ask again.
+    NeedSegment(SegmentRequest),
+    /// Last resort: submit everything, wait until the work completed, report it with `handle_completed` and ask again.
+    NeedCompletion,
+    /// No memory can be had.
+    Exhausted(Box<OomReport>),
+}
+
+impl Pool {
+    /// Asks for memory. Do what the answer says and ask again with the same `request` until it is `Ready` or `Exhausted`.
+    ///
+    /// The ladder: a fitting free block; a new segment (idle ones make room for it under the limit; a smaller one when the
+    /// driver refuses); a free block with any edge; once per request, completion of all work; out of memory.
+    pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
+        if (self.config.policy, self.config.caching) == (Policy::Pytorch, Caching::Pooled) {
+            return self.alloc_pytorch(request, horizons);
+        }
+        let size = self.round(request.bytes);
+        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+            return self.lend(key, size, request, horizons);
+        }
+        self.reap(horizons);
+        if self.config.caching == Caching::Pooled
+            && self.unmark_fitting(size)
+            && let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
+        {
+            return self.lend(key, size, request, horizons);
+        }
+        let hopeless = if size > self.config.max_segment {
+            Some(OomCause::LargerThanBuffer)
+        } else if size > self.config.limit {
+            Some(OomCause::LargerThanLimit)
+        } else {
+            None
+        };
+        if hopeless.is_none()
+            && let Some(bytes) = self.plan_purchase(size, request, horizons)
+        {
+            self.pending += bytes;
+            return Answer::NeedSegment(SegmentRequest { size: bytes, owner: None });
+        }
+        if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
+            return self.lend(key, size, request, horizons);
+        }
+        if let Some(cause) = hopeless {
+            return self.exhausted(cause, size, request);
+        }
+        if !request.waited {
+            request.waited = true;
+            request.rung = Rung::Exact;
+            self.stats.num_alloc_retries += 1;
+            self.mark_idle();
+            return Answer::NeedCompletion;
+        }
+        let cause = match request.rung {
+            _ if self.breakdown.cached >= size => OomCause::Fragmented,
+            Rung::Refused => OomCause::Driver,
+            _ => OomCause::Limit,
+        };
+        self.exhausted(cause, size, request)
+    }
+
+    /// Bytes of the block for a request.
+    pub(super) fn round(&self, bytes: u64) -> u64 {
+        round_size(bytes.max(1), self.config.alignment, &self.config.roundup_power2_divisions)
+    }
+
+    /// Bytes that count against the limit: bought or being bought, less what the driver has back as soon as it is asked.
+    pub(super) fn held(&self, horizons: &impl Horizons) -> u64 {
+        let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
+        let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
+        (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving)
+    }
+
+    /// The driver refused the segment that `request` was told to buy.
+    pub fn handle_segment_failed(&mut self, request: &mut Request, segment: SegmentRequest, horizons: &impl Horizons) {
+        self.pending = self.pending.saturating_sub(segment.size);
+        let exact = self.round(request.bytes);
+        request.rung = match request.rung {
+            _ if segment.owner.is_some() => request.rung.next(),
+            Rung::Grown if segment.size > exact => Rung::Exact,
+            Rung::Grown | Rung::Exact if self.release_idle(u64::MAX, horizons) > 0 => Rung::Released,
+            _ => Rung::Refused,
+        };
+    }
+
+    pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+        let uses_of = |block| &self.blocks[block].uses;
+        let found = self.free.search(request.stream, size, effort, uses_of, horizons);
+        // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
+        found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
+    }
+
+    /// Bytes to buy next for a block of `size` bytes.
+    ///
+    /// Before `reserved` passes its limit or its peak so far, idle segments (none of them fits) are marked for release, as
+    /// far as they can be given back without waiting. A program in its steady state is below its peak and buys nothing.
+    fn plan_purchase(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
+        let grown = match (self.config.caching, request.rung) {
+            (_, Rung::Refused) => return None,
+            (Caching::Pooled, Rung::Grown) => {
+                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment, self.config.alignment)
+            }
+            _ => size,
+        };
+        let held = self.held(horizons);
+        let over_limit = (held + size).saturating_sub(self.config.limit);
+        let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
+        let released = match over_limit.max(over_peak) {
+            0 => 0,
+            over => self.release_idle(over, horizons),
+        };
+        let held = held - released;
+        let room = self.config.limit.saturating_sub(held);
+        let wanted = match released {
+            0 => grown,
+            // What was given back may be bought again, but not more on top of the block.
+            _ => grown.min(self.stats.reserved_bytes.peak.saturating_sub(held)).max(size),
+        };
+        [wanted, size].into_iter().find(|bytes| *bytes <= room)
+    }
+
+    pub(super) fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
+        self.stats.num_ooms += 1;
+        Answer::Exhausted(Box::new(OomReport {
+            cause,
+            requested: request.bytes,
+            rounded: size,
+            stream: request.stream,
+            label: request.tag.label,
+            location: request.tag.location,
+            limit: self.config.limit,
+            max_segment: self.config.max_segment,
+            allocated: self.stats.allocated_bytes.current,
+            reserved: self.stats.reserved_bytes.current,
+            pending: self.pending,
+            largest_free: self.free.largest(),
+            breakdown: self.breakdown,
+            holders: self.largest_holders(5),
+        }))
+    }
+}
