@@ -1,4 +1,5 @@
-//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]) and its size ([`grid`]).
+//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]), its size ([`grid`]) and how its
+//! operands are bound ([`sharing`]).
 
 pub mod catalog;
 mod forms;

@@ -1,7 +1,8 @@
 //! Textures that kernels read copies of their inputs from (see `kernel::sharing`).
 //!
-//! A dispatch uses the first, second .. of them for its first, second .. texture, one dispatch after the other; they grow and are never given back before the
-//! device closes. On the CPU drivers that these kernels are for, textures are host memory, as all staging is.
+//! A dispatch uses the first, second .. of them for its first, second .. texture; the next dispatch uses the same ones.
+//! They grow and are never given back before the device closes. On the CPU drivers that use them, textures are host
+//! memory, as all staging is.
 
 use smallvec::SmallVec;
 
