@@ -1,6 +1,7 @@
 //! Tests of the floors without a GPU: `cargo test --no-default-features`.
 
 mod error_text;
+mod field_reports;
 mod floors;
 mod layout;
 mod memory_choice;
