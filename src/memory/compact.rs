@@ -156,7 +156,7 @@ impl Pool {
             if enough {
                 if emptying.to_buy() > 0 {
                     request.hosting = true;
-                    return Some(self.buy(emptying.to_buy()));
+                    return Some(self.buy(emptying.to_buy(), request));
                 }
                 self.carry_out(&mut emptying, request.stream, horizons);
                 request.rounds += 1;
@@ -172,7 +172,7 @@ impl Pool {
         }
         if window.to_buy() > 0 {
             request.hosting = true;
-            return Some(self.buy(window.to_buy()));
+            return Some(self.buy(window.to_buy(), request));
         }
         request.hosting = false;
         self.carry_out(&mut window, request.stream, horizons);

@@ -12,10 +12,10 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`] |
+//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::compact`], [`Pool::pin`] |
 //! | answer | [`Answer`] |
 //! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`] |
-//! | ask out | [`Pool::poll_release`] |
+//! | ask out | [`Pool::poll_release`], [`Pool::poll_move`] |
 //! | inspect | [`Pool::stats`], [`Pool::breakdown`], [`Pool::largest_holders`], [`Pool::validate`] |
 //!
 //! # Order instead of waiting
@@ -24,6 +24,12 @@
 //! another stream's and not yet submitted, the answer names it in `after`: an order edge for the first command that
 //! touches the block. The pool would rather buy than make a stream wait for another's long backlog. Only memory that goes
 //! back to the driver waits for completion; until then it is *retiring* and still counts as reserved.
+//!
+//! # Moves
+//!
+//! Blocks are held by name, so a live one can move: [`Pool::poll_move`] hands out copies to enqueue, after every
+//! [`Pool::alloc`] and [`Pool::compact`] and before anything else is enqueued. What they leave is lent in the same breath.
+//! [`Compaction`] says when; pinned blocks stay.
 //!
 //! # The books
 //!
@@ -67,7 +73,8 @@
 //! ```
 //!
 //! Where to read next: `size_class` (sizes), `ladder` (the rungs), `free_list` (the choice of a block), `books` (blocks:
-//! lent, split, merged), `segments` (bought, idle, released), `check` (what is always true).
+//! lent, split, merged), `segments` (bought, idle, released), `compact`, `planner` and
+//! `layout` (moves), `check` (what is always true).
 
 mod block;
 mod books;

@@ -157,9 +157,10 @@ pub struct Request {
     pub(super) rounds: u32,
     /// A segment was bought to move blocks into, and they were not moved yet.
     pub(super) hosting: bool,
-    /// Policy `pytorch`: the cache was searched for it, a segment was asked for.
-    pub(super) searched: bool,
+    /// A segment was asked for.
     pub(super) bought: bool,
+    /// Policy `pytorch`: the cache was searched for it.
+    pub(super) searched: bool,
 }
 
 /// Which purchase comes next. (Policy `pytorch`: a plain one, one after oversize segments went back, one after all cached

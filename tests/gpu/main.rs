@@ -10,6 +10,7 @@ mod reference;
 mod compact;
 mod examples;
 mod exit;
+mod field_reports;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;

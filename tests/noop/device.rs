@@ -331,7 +331,7 @@ fn open_with_settings(settings: &str) -> linn::Result<Device> {
 #[test]
 fn settings_reach_the_pool() {
     let device = open_with_settings("policy:pytorch,large_segment_size_mb:32").unwrap();
-    let made = Tensor::zeros(&device, &[3 << 17], linn::DType::F32).unwrap();
+    let made = Tensor::zeros(&device, &[3 << 17]).unwrap();
     assert_eq!(device.memory_reserved(), 32 * MIB, "1.5 MiB come from a segment of PyTorch's size");
     drop(made);
     check_books(&device);
@@ -356,7 +356,7 @@ fn the_environment_is_read_first_and_code_wins() {
         assert!(child.status.success() && text.contains("1 passed"), "{text}");
         return;
     }
-    let elements = |device: &Device, mib: u64| Tensor::zeros(device, &[(mib * MIB / 4) as usize], linn::DType::F32);
+    let elements = |device: &Device, mib: u64| Tensor::zeros(device, &[(mib * MIB / 4) as usize]);
     assert!(elements(&open(), 4).is_err(), "1 MiB < 4 MiB, so it takes a segment of 20 MiB");
     assert!(elements(&open_with_settings("limit_mb:20").unwrap(), 4).is_ok());
     assert!(elements(&open_with_settings("policy:linn").unwrap(), 4).is_ok(), "the limit of the environment holds");

@@ -1,10 +1,12 @@
 //! Tests of the floors without a GPU: `cargo test --no-default-features`.
 
 mod error_text;
+mod field_reports;
 mod floors;
 mod layout;
 mod memory_choice;
 mod memory_compact;
+mod memory_figures;
 mod memory_ladder;
 mod memory_model;
 mod memory_oom;
@@ -12,5 +14,6 @@ mod memory_pytorch;
 mod memory_settings;
 mod memory_stats;
 mod memory_vectors;
+mod replay;
 mod timeline_sim;
 mod traces;

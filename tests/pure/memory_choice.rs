@@ -49,6 +49,15 @@ fn a_long_backlog_is_not_waited_for_when_memory_can_be_bought() {
 }
 
 #[test]
+fn a_long_backlog_is_waited_for_when_memory_is_dear() {
+    let mut device = SimDevice::new(1 << 40, Config { max_segment: 1 << 30, ..Config::default() });
+    let place = freed_behind(&mut device, 300 * MIB, 1000);
+    let lease = alloc(&mut device, SIDE, 300 * MIB);
+    assert_eq!(lease.place, place, "twice what is live would be reserved");
+    assert_eq!((device.pool().stats().order_edges, device.waits()), (1, 0), "an edge, not a wait");
+}
+
+#[test]
 fn when_none_can_be_bought_any_edge_will_do() {
     let mut device = device(2 * MIB);
     let place = freed_behind(&mut device, 2 * MIB, 1000);
@@ -162,6 +171,27 @@ proptest! {
     fn one_stream_is_given_the_same_blocks_whatever_was_submitted(steps in steps(), every in 1usize..40) {
         prop_assert_eq!(places(&steps, every), places(&steps, usize::MAX));
     }
+}
+
+/// Large blocks are bought segments of their own while smaller ones idle: what is reserved must not creep up by that.
+#[test]
+fn repeated_large_steps_reserve_no_more_and_more() {
+    let mut device = SimDevice::new(1 << 40, Config { max_segment: 1 << 40, ..Config::default() });
+    for step in 0..500u64 {
+        let mut held: Vec<Lease> = Vec::new();
+        for at in 0..24 {
+            let bytes = [33, 40, 100, 250, 61, 900, 47, 5][((at * 7 + step) % 8) as usize] * MIB + at * 4096;
+            held.push(alloc(&mut device, MAIN, bytes));
+            if at % 2 == 1 {
+                let lease = held.swap_remove((at * 5 + step) as usize % held.len());
+                device.free(lease);
+            }
+        }
+        held.into_iter().for_each(|lease| device.free(lease));
+        device.synchronize();
+    }
+    let stats = device.pool().stats();
+    assert!(stats.reserved_bytes.peak <= stats.allocated_bytes.peak + stats.allocated_bytes.peak / 32, "{stats:?}");
 }
 
 #[test]
