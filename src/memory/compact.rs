@@ -10,7 +10,7 @@
 use super::block::{BlockState, NONE};
 use super::free_list::{Effort, needs_edge};
 use super::ladder::Answer;
-use super::layout::Layout;
+use super::layout::{LITTLE, Layout, MUCH};
 use super::policy::{Caching, Request, Rung};
 use super::pool::{Place, Pool};
 use super::size_class::SEGMENT_STEP;
@@ -89,7 +89,7 @@ impl Pool {
     pub fn compact(&mut self, stream: StreamId, budget: u64, horizons: &impl Horizons) -> Compacted {
         let (moves, moved_bytes) = (self.stats.moves, self.stats.moved_bytes);
         let mut released_bytes = 0;
-        let mut layout = Layout::of(self, 0);
+        let mut layout = Layout::of(self, 0, MUCH);
 
         while let Some(emptied) = layout.empty(1, budget) {
             self.carry_out(&mut layout, stream, horizons);
@@ -142,13 +142,14 @@ impl Pool {
         // Once a segment was bought to move blocks into, they are moved.
         let room = if request.hosting { 0 } else { left };
         let needed = size.saturating_sub(left).max(1);
-        let mut window = Layout::of(self, room);
+        let (rounds, fuel) = if limit < self.config.limit { (1, LITTLE) } else { (MOST_ROUNDS, MUCH) };
+        let mut window = Layout::of(self, room, fuel);
         // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
         let found = window.make_window(size, most).is_some() && (window.bytes > 0 || limit == self.config.limit);
         let most = if found { window.bytes } else { most };
-        let rounds = if limit < self.config.limit { 1 } else { MOST_ROUNDS };
+
         if request.rounds < rounds && request.rung != Rung::Refused {
-            let mut emptying = Layout::of(self, room);
+            let mut emptying = Layout::of(self, room, fuel);
             let mut enough = emptying.empty(needed, most).is_some();
             if !enough && !found {
                 enough = emptying.gain(needed, most).1 > 0;

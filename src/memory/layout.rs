@@ -80,20 +80,24 @@ pub(super) struct Layout {
     pub steps: Vec<Step>,
     /// Their bytes.
     pub bytes: u64,
-    /// Pieces that may still be looked at: a bound on the time of a plan.
+    /// Work that may still be done: pieces looked at, moves tried.
     pub fuel: u64,
 }
 
-/// Pieces that a plan looks at, at most: some 10 ms.
-const FUEL: u64 = 4 << 20;
+/// Work for a plan that merely saves a purchase: a few milliseconds at most. What is not found by then is not found.
+pub(super) const LITTLE: u64 = 256 << 10;
+/// Work for a plan that saves a request.
+pub(super) const MUCH: u64 = 4 << 20;
+/// What one move that is tried (or taken back) counts.
+const MOVE: u64 = 16;
 
 /// Holes that are looked at in one search.
 const LOOK: usize = 64;
 
 impl Layout {
     /// The map of a pool's open segments, and `room` bytes that may be bought for blocks that fit nowhere.
-    pub(super) fn of(pool: &Pool, room: u64) -> Layout {
-        let mut layout = Layout { fuel: FUEL, ..Layout::default() };
+    pub(super) fn of(pool: &Pool, room: u64, fuel: u64) -> Layout {
+        let mut layout = Layout { fuel, ..Layout::default() };
         for (at, segment) in
             pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.owner.is_none())
         {
@@ -145,6 +149,7 @@ impl Layout {
     }
 
     fn shift(&mut self, piece: Piece, from: u32, to: Spot) {
+        self.fuel = self.fuel.saturating_sub(MOVE);
         self.clear(from, piece.offset);
         self.put(to, piece);
     }

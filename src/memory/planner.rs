@@ -30,7 +30,7 @@ impl Layout {
         let mut best: Option<(u64, Vec<Step>, Spot)> = None;
         for (cost, region, offset) in windows {
             let most = best.as_ref().map_or(most, |(bytes, ..)| bytes.saturating_sub(1));
-            if self.bytes + cost > most {
+            if self.bytes + cost > most || self.fuel == 0 {
                 continue;
             }
             let cleared = self.clear_from((region, offset), size, keepouts, depth, most);
@@ -55,10 +55,10 @@ impl Layout {
                 continue;
             }
             let pieces = &region.pieces;
-            if self.fuel < pieces.len() as u64 {
+            self.fuel = self.fuel.saturating_sub(pieces.len() as u64);
+            if self.fuel == 0 {
                 break;
             }
-            self.fuel -= pieces.len() as u64;
             let stays = |index: usize| {
                 let piece = &pieces[index];
                 piece.kind == Kind::Pinned || is_kept_out(keepouts, at, piece.offset, piece.end())
@@ -171,7 +171,7 @@ impl Layout {
             self.relocate(from, to);
             return true;
         }
-        if depth == 0 {
+        if depth == 0 || self.fuel == 0 {
             return false;
         }
         let start = self.steps.len();
@@ -241,7 +241,7 @@ impl Layout {
         let mut emptied = Vec::new();
         let (mut freed, mut gain) = (0, 0);
         for (_, bytes, region) in candidates {
-            if gain >= needed {
+            if gain >= needed || self.fuel == 0 {
                 break;
             }
             let start = self.steps.len();
