@@ -24,8 +24,8 @@ pub enum Compaction {
     /// Before a request fails.
     #[default]
     Pressure,
-    /// Also before more is reserved than ever before, as long as all that was moved stays below this share of all that
-    /// was allocated.
+    /// Also before much more is reserved than is live, as long as all that was moved stays below this share of all that
+    /// was allocated. A request may wait for the device then, until a segment that was emptied has gone back.
     Share(f64),
 }
 
@@ -90,15 +90,21 @@ impl Pool {
         let (moves, moved_bytes) = (self.stats.moves, self.stats.moved_bytes);
         let mut released_bytes = 0;
         let mut layout = Layout::of(self, 0, MUCH);
-
         while let Some(emptied) = layout.empty(1, budget) {
             self.carry_out(&mut layout, stream, horizons);
             for segment in emptied {
+                if self.segments[segment].lent > 0 {
+                    return self.compacted(moves, moved_bytes, released_bytes);
+                }
                 released_bytes += self.segments[segment].size;
                 self.mark(segment);
                 layout.forget(segment);
             }
         }
+        self.compacted(moves, moved_bytes, released_bytes)
+    }
+
+    fn compacted(&self, moves: u64, moved_bytes: u64, released_bytes: u64) -> Compacted {
         let stats = &self.stats;
         Compacted { moves: stats.moves - moves, moved_bytes: stats.moved_bytes - moved_bytes, released_bytes }
     }
@@ -140,14 +146,13 @@ impl Pool {
             _ => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
         };
         // Once a segment was bought to move blocks into, they are moved.
-        let room = if request.hosting { 0 } else { left };
+        let room = if request.hosting { 0 } else { left.min(self.config.max_segment) };
         let needed = size.saturating_sub(left).max(1);
         let (rounds, fuel) = if limit < self.config.limit { (1, LITTLE) } else { (MOST_ROUNDS, MUCH) };
         let mut window = Layout::of(self, room, fuel);
         // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
         let found = window.make_window(size, most).is_some() && (window.bytes > 0 || limit == self.config.limit);
         let most = if found { window.bytes } else { most };
-
         if request.rounds < rounds && request.rung != Rung::Refused {
             let mut emptying = Layout::of(self, room, fuel);
             let mut enough = emptying.empty(needed, most).is_some();
@@ -186,6 +191,9 @@ impl Pool {
         for step in std::mem::take(&mut layout.steps) {
             let done = self.relocate(step.block, layout.regions[step.to.0 as usize].segment, step.to.1, stream, horizons);
             debug_assert!(done, "{step:?} cannot be done");
+            if !done {
+                return;
+            }
         }
     }
 
