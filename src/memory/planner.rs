@@ -142,7 +142,7 @@ impl Layout {
             if self.bytes + kept + piece.size > most {
                 return None;
             }
-            if !self.evict((start.0, piece.offset), keepouts, depth, most) {
+            if !self.evict((start.0, piece.offset), keepouts, depth, most - kept) {
                 kept += piece.size;
                 stays.push((piece.offset, piece.size));
             }
