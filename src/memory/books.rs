@@ -20,6 +20,7 @@ impl Pool {
         let record = &mut self.blocks[at];
         record.state = BlockState::Lent;
         record.requested = request.bytes;
+        record.stream = request.stream;
         record.tag = request.tag;
         let (segment, offset, size) = (record.segment, record.offset, record.size);
         let after: FenceSet = record.uses.iter().filter(|fence| needs_edge(*fence, request.stream, horizons)).collect();
@@ -27,12 +28,7 @@ impl Pool {
         self.segments[segment].lent += 1;
         self.segments[segment].fresh = false;
         self.stats.order_edges += after.len() as u64;
-        self.stats.allocation.add(1);
-        self.stats.allocated_bytes.add(size);
-        self.stats.requested_bytes.add(request.bytes);
-        self.breakdown.requested[request.tag.category as usize] += request.bytes;
-        self.breakdown.rounding += size - request.bytes;
-        self.breakdown.cached -= size;
+        self.book_lent(at);
         Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
     }
 
@@ -45,9 +41,9 @@ impl Pool {
             debug_assert!(false, "{block:?} is freed but not lent");
             return;
         }
+        self.book_freed(at);
         let record = &mut self.blocks[at];
-        let (size, requested, segment) = (record.size, record.requested, record.segment);
-        let category = record.tag.category;
+        let segment = record.segment;
         record.state = BlockState::Free;
         record.requested = 0;
         if !last_uses.is_empty() {
@@ -56,15 +52,9 @@ impl Pool {
         self.segments[segment].uses.merge(&self.blocks[at].uses);
         self.forget_submitted(at, horizons);
 
-        self.stats.allocation.sub(1);
-        self.stats.allocated_bytes.sub(size);
-        self.stats.requested_bytes.sub(requested);
-        self.breakdown.requested[category as usize] -= requested;
-        self.breakdown.rounding -= size - requested;
-        self.breakdown.cached += size;
         self.segments[segment].lent -= 1;
-
         self.merge_and_list(at, horizons);
+        self.settle(segment);
         if self.config.caching == Caching::Unpooled {
             self.mark(segment);
         }
@@ -84,7 +74,7 @@ impl Pool {
         rest.offset += size;
         rest.size -= size;
         self.link(segment, prev, front);
-        self.free.rekey(key, home, self.key(key.block), home);
+        self.relist(key, home, key.block, home);
         front
     }
 
@@ -104,7 +94,7 @@ impl Pool {
             self.absorb(keep, prev);
         }
         self.forget_submitted(keep, horizons);
-        self.free.rekey(old, from, self.key(keep), Home::of(&self.blocks[keep].uses));
+        self.relist(old, from, keep, Home::of(&self.blocks[keep].uses));
     }
 
     /// Joins two neighbours into the record of `keep`; `gone` is in no list.
@@ -155,10 +145,22 @@ impl Pool {
     }
 
     pub(super) fn list(&mut self, at: u32) {
-        self.free.insert(self.key(at), Home::of(&self.blocks[at].uses));
+        let key = self.key(at);
+        self.count_split(key, true);
+        self.free.insert(key, Home::of(&self.blocks[at].uses));
     }
 
     pub(super) fn unlist(&mut self, at: u32) {
-        self.free.remove(self.key(at), Home::of(&self.blocks[at].uses));
+        let key = self.key(at);
+        self.count_split(key, false);
+        self.free.remove(key, Home::of(&self.blocks[at].uses));
+    }
+
+    /// A listed block has another size or place than when it was listed.
+    fn relist(&mut self, old: Key, from: Home, at: u32, home: Home) {
+        let key = self.key(at);
+        self.count_split(old, false);
+        self.count_split(key, true);
+        self.free.rekey(old, from, key, home);
     }
 }

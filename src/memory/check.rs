@@ -3,12 +3,12 @@
 use super::block::{Block, BlockState, SegmentState};
 use super::free_list::Home;
 use super::pool::Pool;
-use super::stats::Breakdown;
+use super::stats::{Breakdown, SMALL_SIZE};
 
 type Invariant = (&'static str, fn(&Pool) -> bool);
 
 /// Every invariant. They are checked in this order: later ones walk what earlier ones have found sound.
-const INVARIANTS: [Invariant; 11] = [
+const INVARIANTS: [Invariant; 12] = [
     ("the blocks of a segment tile it in address order and are linked both ways", blocks_tile_segments),
     ("every block lies in exactly one segment", every_block_is_in_a_segment),
     ("sizes and offsets of blocks are multiples of the alignment", blocks_are_aligned),
@@ -19,7 +19,8 @@ const INVARIANTS: [Invariant; 11] = [
     ("what may still use a block may still use its segment", segments_know_all_uses),
     ("requested + rounding + cached + retiring = reserved, as the blocks say", breakdown_is_what_blocks_say),
     ("the counters are what the blocks say", stats_are_what_blocks_say),
-    ("no peak is below its current value", peaks_are_not_below),
+    ("all = large + small, and no peak is below its current value", pools_add_up),
+    ("the categories at the peaks add up to the peaks", splits_add_up_to_peaks),
 ];
 
 impl Pool {
@@ -32,7 +33,7 @@ impl Pool {
     }
 
     /// The blocks of a segment in address order; stops at a broken link.
-    fn blocks_of(&self, first: u32) -> impl Iterator<Item = (u32, &Block)> {
+    pub(super) fn blocks_of(&self, first: u32) -> impl Iterator<Item = (u32, &Block)> {
         let link = |at: u32| self.blocks.get(at).map(|block| (at, block));
         // A cycle would be longer than there are blocks.
         std::iter::successors(link(first), move |(_, block)| link(block.next)).take(self.blocks.len() + 1)
@@ -129,21 +130,47 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
 }
 
 fn stats_are_what_blocks_say(pool: &Pool) -> bool {
-    let (mut count, mut size, mut requested) = (0, 0, 0);
-    for (_, block) in pool.live_blocks().filter(|(_, block)| block.state == BlockState::Lent) {
-        count += 1;
-        size += block.size;
-        requested += block.requested;
+    // large, small; allocation, allocated, requested, segments, reserved, split, their bytes.
+    let mut seen = [[0u64; 7]; 2];
+    for (_, block) in pool.live_blocks() {
+        let segment = &pool.segments[block.segment];
+        match block.state {
+            BlockState::Lent => {
+                let seen = &mut seen[usize::from(block.requested <= SMALL_SIZE)];
+                seen[0] += 1;
+                seen[1] += block.size;
+                seen[2] += block.requested;
+            }
+            BlockState::Free if block.size < segment.size => {
+                let seen = &mut seen[usize::from(segment.small)];
+                seen[5] += 1;
+                seen[6] += block.size;
+            }
+            _ => {}
+        }
     }
-    let bought = pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant);
-    let (segments, reserved) = bought.fold((0, 0), |(count, sum), (_, segment)| (count + 1, sum + segment.size));
-    let stats = &pool.stats;
-    let now = [stats.allocation, stats.allocated_bytes, stats.requested_bytes, stats.segment, stats.reserved_bytes];
-    now.map(|stat| stat.current) == [count, size, requested, segments, reserved]
+    for (_, segment) in pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant) {
+        let seen = &mut seen[usize::from(segment.small)];
+        seen[3] += 1;
+        seen[4] += segment.size;
+    }
+    [&pool.stats.large_pool, &pool.stats.small_pool].map(|stats| stats.each().map(|stat| stat.current)) == seen
 }
 
-fn peaks_are_not_below(pool: &Pool) -> bool {
+fn pools_add_up(pool: &Pool) -> bool {
     let stats = &pool.stats;
-    let all = [stats.allocation, stats.allocated_bytes, stats.requested_bytes, stats.segment, stats.reserved_bytes];
-    all.iter().all(|stat| stat.peak >= stat.current)
+    let mut three = stats.all.each().into_iter().zip(stats.large_pool.each()).zip(stats.small_pool.each());
+    three.all(|((all, large), small)| {
+        all.current == large.current + small.current
+            && all.allocated == large.allocated + small.allocated
+            && all.freed == large.freed + small.freed
+            && [all, large, small].iter().all(|stat| stat.peak >= stat.current)
+            && all.peak >= large.peak.max(small.peak)
+            && all.peak <= large.peak + small.peak
+    })
+}
+
+fn splits_add_up_to_peaks(pool: &Pool) -> bool {
+    let stats = &pool.stats;
+    stats.at_peak_allocated.allocated() == stats.allocated_bytes.peak && stats.at_peak_reserved.sum() == stats.reserved_bytes.peak
 }

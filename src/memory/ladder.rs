@@ -2,11 +2,11 @@
 
 use super::free_list::Effort;
 use super::free_tree::Key;
-use super::policy::{Caching, Request, Rung};
+use super::policy::{Caching, Request, Rung, Tag};
 use super::pool::{Place, Pool};
 use super::report::{OomCause, OomReport};
 use super::size_class::{round_up, segment_size};
-use crate::ids::{BlockId, FenceSet, Horizons};
+use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
 /// One of the two must come: until then the bytes count against the limit.
@@ -14,6 +14,10 @@ use crate::ids::{BlockId, FenceSet, Horizons};
 pub struct SegmentRequest {
     /// Bytes to buy.
     pub size: u64,
+    /// The stream whose request this is for.
+    pub stream: StreamId,
+    /// Who made it.
+    pub tag: Tag,
 }
 
 /// What the caller of [`Pool::alloc`] must do.
@@ -64,7 +68,7 @@ impl Pool {
             && let Some(bytes) = self.plan_purchase(size, request, horizons)
         {
             self.pending += bytes;
-            return Answer::NeedSegment(SegmentRequest { size: bytes });
+            return Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag });
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
@@ -76,6 +80,7 @@ impl Pool {
             request.waited = true;
             request.rung = Rung::Exact;
             self.stats.num_alloc_retries += 1;
+            self.stats.num_sync_all_streams += 1;
             self.mark_idle();
             return Answer::NeedCompletion;
         }
@@ -137,7 +142,7 @@ impl Pool {
     }
 
     fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
-        self.stats.num_ooms += 1;
+        self.book_oom(size, cause, request);
         Answer::Exhausted(Box::new(OomReport {
             cause,
             requested: request.bytes,

@@ -1,5 +1,7 @@
 //! Counters, with PyTorch's names and meaning.
 
+use std::collections::BTreeMap;
+
 use super::policy::Category;
 
 /// One counter: now, the most so far, and the sums of all that went up and down.
@@ -28,21 +30,90 @@ impl Stat {
         self.current -= amount;
         self.freed += amount;
     }
+
+    /// A part of the value goes from `old` to `new` in one step.
+    #[inline]
+    pub(super) fn shift(&mut self, old: u64, new: u64) {
+        if new >= old { self.add(new - old) } else { self.sub(old - new) }
+    }
 }
 
-/// Counters of the pool, in bytes or counts.
+/// What is counted for all memory, and apart for large and for small requests (up to [`SMALL_SIZE`] bytes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Bytes of live blocks (rounded sizes).
+pub struct PoolStats {
+    /// Live blocks. PyTorch's `active` is the same here: a block that is given back can be lent again at once.
+    pub allocation: Stat,
+    /// Bytes of live blocks (rounded sizes); `active_bytes` is the same here.
     pub allocated_bytes: Stat,
-    /// Bytes bought from the driver and not yet given back, retiring segments included.
-    pub reserved_bytes: Stat,
     /// Bytes that callers asked for and hold.
     pub requested_bytes: Stat,
-    /// Live blocks.
-    pub allocation: Stat,
     /// Segments, retiring ones included.
     pub segment: Stat,
+    /// Bytes bought from the driver and not yet given back, retiring segments included.
+    pub reserved_bytes: Stat,
+    /// Free blocks beside live ones: giving back idle segments does not free them.
+    pub inactive_split: Stat,
+    /// Bytes of these.
+    pub inactive_split_bytes: Stat,
+}
+
+impl PoolStats {
+    /// All seven, in the order of the fields.
+    pub(super) fn each(&self) -> [Stat; 7] {
+        let PoolStats { allocation, allocated_bytes, requested_bytes, segment, reserved_bytes, .. } = *self;
+        [allocation, allocated_bytes, requested_bytes, segment, reserved_bytes, self.inactive_split, self.inactive_split_bytes]
+    }
+
+    fn each_mut(&mut self) -> [&mut Stat; 7] {
+        [
+            &mut self.allocation,
+            &mut self.allocated_bytes,
+            &mut self.requested_bytes,
+            &mut self.segment,
+            &mut self.reserved_bytes,
+            &mut self.inactive_split,
+            &mut self.inactive_split_bytes,
+        ]
+    }
+
+    /// PyTorch's names of all nine, sorted.
+    fn named(&self) -> [(&'static str, Stat); 9] {
+        [
+            ("active", self.allocation),
+            ("active_bytes", self.allocated_bytes),
+            ("allocated_bytes", self.allocated_bytes),
+            ("allocation", self.allocation),
+            ("inactive_split", self.inactive_split),
+            ("inactive_split_bytes", self.inactive_split_bytes),
+            ("requested_bytes", self.requested_bytes),
+            ("reserved_bytes", self.reserved_bytes),
+            ("segment", self.segment),
+        ]
+    }
+}
+
+/// Requests up to this many bytes are *small*: PyTorch's border between its two pools. Policy `linn` lends to all sizes from
+/// one pool; there the border only sorts the counters.
+pub const SMALL_SIZE: u64 = 1 << 20;
+
+/// Counters of the pool, in bytes or counts. It dereferences to [`Stats::all`].
+///
+/// Live blocks are sorted into large and small by the bytes asked for; segments, and what is unused in them, by the
+/// segment's size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// All memory.
+    pub all: PoolStats,
+    /// Of large requests.
+    pub large_pool: PoolStats,
+    /// Of small requests.
+    pub small_pool: PoolStats,
+    /// Live blocks of at least `max_split_size_mb`.
+    pub oversize_allocations: Stat,
+    /// Segments of at least that.
+    pub oversize_segments: Stat,
+    /// Blocks of at least so many bytes are not split, where the policy has such a rule.
+    pub max_split_size: Option<u64>,
     /// Segments bought so far.
     pub num_device_alloc: u64,
     /// Segments given back so far; counted when the memory is really free.
@@ -51,42 +122,75 @@ pub struct Stats {
     pub num_ooms: u64,
     /// Times the last resort was needed.
     pub num_alloc_retries: u64,
+    /// Requests that failed before the driver was asked.
+    pub num_oom_rejections: u64,
+    /// Times everything had to complete: last resorts and emptied caches.
+    pub num_sync_all_streams: u64,
     /// Edges to other streams' commands that came with lent blocks.
     pub order_edges: u64,
+    /// The categories at the moment of the peak of allocated bytes.
+    pub at_peak_allocated: Breakdown,
+    /// The categories at the peak of reserved bytes: while that lasted, at the moment when most was allocated.
+    pub at_peak_reserved: Breakdown,
+    /// What was allocated at that moment.
+    pub(super) most_at_peak: u64,
+}
+
+impl std::ops::Deref for Stats {
+    type Target = PoolStats;
+    fn deref(&self) -> &PoolStats {
+        &self.all
+    }
 }
 
 impl Stats {
-    pub(super) fn stats_mut(&mut self) -> [&mut Stat; 5] {
-        [&mut self.allocated_bytes, &mut self.reserved_bytes, &mut self.requested_bytes, &mut self.allocation, &mut self.segment]
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut Stat> {
+        let pools = [&mut self.all, &mut self.large_pool, &mut self.small_pool];
+        let oversize = [&mut self.oversize_allocations, &mut self.oversize_segments];
+        pools.into_iter().flat_map(PoolStats::each_mut).chain(oversize)
     }
 
-    /// PyTorch's `memory_stats()` as a flat list, for the counters that exist here, in PyTorch's (sorted) order.
-    /// linn's own counter `order_edges` stands at the end.
-    pub fn flat(&self) -> Vec<(&'static str, u64)> {
-        macro_rules! stat {
-            ($name:literal, $stat:expr) => {
-                [
-                    (concat!($name, ".all.allocated"), $stat.allocated),
-                    (concat!($name, ".all.current"), $stat.current),
-                    (concat!($name, ".all.freed"), $stat.freed),
-                    (concat!($name, ".all.peak"), $stat.peak),
-                ]
-            };
+    pub(super) fn reset_peaks(&mut self, now: Breakdown) {
+        self.each_mut().for_each(|stat| stat.peak = stat.current);
+        (self.at_peak_allocated, self.at_peak_reserved, self.most_at_peak) = (now, now, now.allocated());
+    }
+
+    pub(super) fn reset_sums(&mut self) {
+        self.each_mut().for_each(|stat| (stat.allocated, stat.freed) = (0, 0));
+        (self.num_device_alloc, self.num_device_free) = (0, 0);
+        (self.num_ooms, self.num_oom_rejections, self.num_alloc_retries) = (0, 0, 0);
+        (self.num_sync_all_streams, self.order_edges) = (0, 0);
+    }
+
+    /// PyTorch's `memory_stats()`: every counter by its name, sorted. `order_edges` is ours.
+    ///
+    /// Numbers are signed because PyTorch's `max_split_size` is -1 where there is none.
+    pub fn flat(&self) -> BTreeMap<String, i64> {
+        let mut flat = BTreeMap::new();
+        let mut put = |name: String, stat: Stat| {
+            for (kind, value) in
+                [("current", stat.current), ("peak", stat.peak), ("allocated", stat.allocated), ("freed", stat.freed)]
+            {
+                flat.insert(format!("{name}.{kind}"), value as i64);
+            }
+        };
+        for (pool, stats) in [("all", &self.all), ("large_pool", &self.large_pool), ("small_pool", &self.small_pool)] {
+            stats.named().into_iter().for_each(|(metric, stat)| put(format!("{metric}.{pool}"), stat));
         }
-        let mut list = Vec::with_capacity(25);
-        list.extend(stat!("allocated_bytes", self.allocated_bytes));
-        list.extend(stat!("allocation", self.allocation));
-        list.extend([
+        put("oversize_allocations".into(), self.oversize_allocations);
+        put("oversize_segments".into(), self.oversize_segments);
+        let scalars = [
+            ("max_split_size", self.max_split_size.unwrap_or(u64::MAX)),
             ("num_alloc_retries", self.num_alloc_retries),
             ("num_device_alloc", self.num_device_alloc),
             ("num_device_free", self.num_device_free),
+            ("num_oom_rejections", self.num_oom_rejections),
             ("num_ooms", self.num_ooms),
-        ]);
-        list.extend(stat!("requested_bytes", self.requested_bytes));
-        list.extend(stat!("reserved_bytes", self.reserved_bytes));
-        list.extend(stat!("segment", self.segment));
-        list.push(("order_edges", self.order_edges));
-        list
+            ("num_sync_all_streams", self.num_sync_all_streams),
+            ("order_edges", self.order_edges),
+        ];
+        flat.extend(scalars.map(|(name, value)| (name.to_owned(), value as i64)));
+        flat
     }
 }
 
@@ -115,8 +219,13 @@ impl Breakdown {
         requested.chain([("rounding", self.rounding), ("cached", self.cached), ("retiring", self.retiring)])
     }
 
+    /// Bytes of live blocks.
+    pub fn allocated(&self) -> u64 {
+        self.requested.iter().sum::<u64>() + self.rounding
+    }
+
     /// Bytes reserved.
     pub fn sum(&self) -> u64 {
-        self.parts().map(|(_, bytes)| bytes).sum()
+        self.allocated() + self.cached + self.retiring
     }
 }
