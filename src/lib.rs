@@ -41,6 +41,7 @@ pub mod error;
 pub mod ids;
 pub mod layout;
 pub mod memory;
+pub mod profile;
 pub mod timeline;
 
 #[cfg(feature = "gpu")]

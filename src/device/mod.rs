@@ -94,6 +94,7 @@ impl Shared {
             max_segment: opened.limits.max_buffer_size,
             alignment: u64::from(opened.limits.storage_alignment).max(256),
             caching: options.caching,
+            ..Config::default()
         };
         let on_queue_thread_only = opened.info.backend == "gl" && cfg!(not(target_arch = "wasm32"));
         let shared = Arc::new(Shared {

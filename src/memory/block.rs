@@ -1,7 +1,8 @@
 //! Records of blocks and segments, in arenas with `u32` links.
 
 use super::policy::{Category, Tag};
-use crate::ids::{FenceSet, StreamId};
+use super::pytorch::Owner;
+use crate::ids::FenceSet;
 
 /// "No neighbour".
 pub(super) const NONE: u32 = u32::MAX;
@@ -15,6 +16,8 @@ pub(super) enum BlockState {
     Free,
     /// Lent to a storage.
     Lent,
+    /// Given back, but other streams' work must complete before it is free (policy `pytorch`).
+    Waiting,
     /// Free, but its segment is on its way back to the driver: in no free list.
     Withdrawn,
 }
@@ -65,9 +68,15 @@ pub(super) enum SegmentState {
 pub(super) struct Segment {
     pub state: SegmentState,
     pub size: u64,
+    /// Counts purchases: older segments come first among equal fits.
+    pub birth: u32,
+    /// Whom it serves alone, under policy `pytorch`.
+    pub owner: Option<Owner>,
+    /// The large pool's searches when its last block was given back; for garbage collection.
+    pub idle_since: u64,
     /// The block at offset 0.
     pub first: u32,
-    /// Lent blocks in it.
+    /// Lent blocks in it, waiting ones included.
     pub lent: u32,
     /// Nothing of it was lent yet: whoever bought it is about to ask, so the ladder of others must not release it.
     pub fresh: bool,

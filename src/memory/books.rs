@@ -6,12 +6,19 @@ use super::free_tree::Key;
 use super::ladder::Answer;
 use super::policy::{Caching, Request};
 use super::pool::{Place, Pool};
+use super::pytorch::{self, Waiting};
 use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
 
 impl Pool {
     /// Lends the front of a free block; what is left stays free.
     pub(super) fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
-        let at = if key.size > size && self.config.caching == Caching::Pooled {
+        let segment = self.blocks[key.block].segment;
+        let rest = key.size - size;
+        let splits = match self.segments[segment].owner {
+            Some(owner) => pytorch::splits(owner, size, rest, &self.config),
+            None => rest > 0 && self.config.caching == Caching::Pooled,
+        };
+        let at = if splits {
             self.split(key, size)
         } else {
             self.unlist(key.block);
@@ -22,7 +29,7 @@ impl Pool {
         record.requested = request.bytes;
         record.stream = request.stream;
         record.tag = request.tag;
-        let (segment, offset, size) = (record.segment, record.offset, record.size);
+        let (offset, size) = (record.offset, record.size);
         let after: FenceSet = record.uses.iter().filter(|fence| needs_edge(*fence, request.stream, horizons)).collect();
 
         self.segments[segment].lent += 1;
@@ -43,20 +50,45 @@ impl Pool {
         }
         self.book_freed(at);
         let record = &mut self.blocks[at];
-        let segment = record.segment;
-        record.state = BlockState::Free;
+        let (size, requested, segment) = (record.size, record.requested, record.segment);
+        let category = record.tag.category;
         record.requested = 0;
         if !last_uses.is_empty() {
             record.uses = last_uses;
         }
         self.segments[segment].uses.merge(&self.blocks[at].uses);
-        self.forget_submitted(at, horizons);
-
-        self.segments[segment].lent -= 1;
-        self.merge_and_list(at, horizons);
-        self.settle(segment);
+        self.stats.allocation.sub(1);
+        self.stats.allocated_bytes.sub(size);
+        self.stats.requested_bytes.sub(requested);
+        self.breakdown.requested[category as usize] -= requested;
+        self.breakdown.rounding -= size - requested;
+        if let Some(owner) = self.segments[segment].owner {
+            let events = self.events(owner, &self.blocks[at].uses, horizons);
+            if !events.is_empty() {
+                self.blocks[at].state = BlockState::Waiting;
+                self.breakdown.retiring += size;
+                self.waiting.push(Waiting { block: at, events });
+                return;
+            }
+        }
+        self.make_free(at, horizons);
         if self.config.caching == Caching::Unpooled {
             self.mark(segment);
+        }
+    }
+
+    /// A block that was given back becomes free.
+    pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
+        let record = &mut self.blocks[at];
+        record.state = BlockState::Free;
+        let segment = record.segment;
+        self.breakdown.cached += record.size;
+        self.forget_submitted(at, horizons);
+        self.merge_and_list(at, horizons);
+        let record = &mut self.segments[segment];
+        record.lent -= 1;
+        if record.lent == 0 {
+            record.idle_since = self.searches;
         }
     }
 
@@ -67,7 +99,7 @@ impl Pool {
         let mut front = Block::free(segment, offset, size);
         (front.prev, front.next) = (prev, key.block);
         rest.uses.iter().for_each(|fence| front.uses.insert(fence));
-        let home = Home::of(&rest.uses);
+        let home = self.home(key.block);
         let front = self.blocks.insert(front);
         let rest = &mut self.blocks[key.block];
         rest.prev = front;
@@ -87,14 +119,14 @@ impl Pool {
             (true, false) => prev,
             (_, true) => next,
         };
-        let (old, from) = (self.key(keep), Home::of(&self.blocks[keep].uses));
+        let (old, from) = (self.key(keep), self.home(keep));
         self.absorb(keep, at);
         if keep == next && self.is_free(prev) {
             self.unlist(prev);
             self.absorb(keep, prev);
         }
         self.forget_submitted(keep, horizons);
-        self.relist(old, from, keep, Home::of(&self.blocks[keep].uses));
+        self.free.rekey(old, from, self.key(keep), self.home(keep));
     }
 
     /// Joins two neighbours into the record of `keep`; `gone` is in no list.
@@ -141,26 +173,20 @@ impl Pool {
 
     pub(super) fn key(&self, at: u32) -> Key {
         let block = &self.blocks[at];
-        Key { size: block.size, segment: block.segment, offset: block.offset, block: at }
+        Key { size: block.size, birth: self.segments[block.segment].birth, offset: block.offset, block: at }
+    }
+
+    /// Which set of free blocks it belongs to while it is free.
+    pub(super) fn home(&self, at: u32) -> Home {
+        let block = &self.blocks[at];
+        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::Owned)
     }
 
     pub(super) fn list(&mut self, at: u32) {
-        let key = self.key(at);
-        self.count_split(key, true);
-        self.free.insert(key, Home::of(&self.blocks[at].uses));
+        self.free.insert(self.key(at), self.home(at));
     }
 
     pub(super) fn unlist(&mut self, at: u32) {
-        let key = self.key(at);
-        self.count_split(key, false);
-        self.free.remove(key, Home::of(&self.blocks[at].uses));
-    }
-
-    /// A listed block has another size or place than when it was listed.
-    fn relist(&mut self, old: Key, from: Home, at: u32, home: Home) {
-        let key = self.key(at);
-        self.count_split(old, false);
-        self.count_split(key, true);
-        self.free.rekey(old, from, key, home);
+        self.free.remove(self.key(at), self.home(at));
     }
 }

@@ -1,7 +1,6 @@
 //! What is always true of a pool: sentences, each with a function.
 
 use super::block::{Block, BlockState, SegmentState};
-use super::free_list::Home;
 use super::pool::Pool;
 use super::stats::{Breakdown, SMALL_SIZE};
 
@@ -53,7 +52,7 @@ fn blocks_tile_segments(pool: &Pool) -> bool {
             }
             end += block.size;
             before = id;
-            lent += u32::from(block.state == BlockState::Lent);
+            lent += u32::from(matches!(block.state, BlockState::Lent | BlockState::Waiting));
         }
         end == segment.size && lent == segment.lent
     })
@@ -79,7 +78,7 @@ fn free_blocks_are_listed(pool: &Pool) -> bool {
     let mut free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free);
     let listed = free.all(|(at, block)| {
         let segment = &pool.segments[block.segment];
-        segment.state == SegmentState::Open && pool.free.contains(pool.key(at), Home::of(&block.uses))
+        segment.state == SegmentState::Open && pool.free.contains(pool.key(at), pool.home(at))
     });
     let free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free).count();
     listed && free == pool.free.len()
@@ -122,7 +121,7 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
                 seen.rounding += block.size - block.requested;
             }
             BlockState::Free => seen.cached += block.size,
-            BlockState::Withdrawn => seen.retiring += block.size,
+            BlockState::Withdrawn | BlockState::Waiting => seen.retiring += block.size,
             BlockState::Vacant => {}
         }
     }

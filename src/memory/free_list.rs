@@ -4,6 +4,7 @@
 //! if they were one, so what a single stream is given does not depend on how far submission has come.
 
 use super::free_tree::{Key, Nodes, Tree};
+use super::pytorch::Owner;
 use crate::ids::{Fence, FenceSet, Horizons, StreamId};
 
 /// Whose unsubmitted commands may still use a free block.
@@ -12,6 +13,8 @@ pub(super) enum Home {
     Nobody,
     One(StreamId),
     Several,
+    /// Whatever uses it: it serves this owner alone (policy `pytorch`).
+    Owned(Owner),
 }
 
 impl Home {
@@ -48,6 +51,7 @@ pub(super) struct FreeList {
     nobody: Tree,
     several: Tree,
     streams: Vec<(StreamId, Tree)>,
+    owned: Vec<(Owner, Tree)>,
 }
 
 impl FreeList {
@@ -56,22 +60,29 @@ impl FreeList {
         let tree = match home {
             Home::Nobody => &mut self.nobody,
             Home::Several => &mut self.several,
-            Home::One(stream) => {
-                let at = match self.streams.iter().position(|(known, _)| *known == stream) {
-                    Some(at) => at,
-                    None => {
-                        self.streams.push((stream, Tree::default()));
-                        self.streams.len() - 1
-                    }
-                };
-                &mut self.streams[at].1
-            }
+            Home::One(stream) => tree_of(&mut self.streams, stream),
+            Home::Owned(owner) => tree_of(&mut self.owned, owner),
         };
         (tree, &mut self.nodes)
     }
 
     fn trees(&self) -> impl Iterator<Item = &Tree> {
-        [&self.nobody, &self.several].into_iter().chain(self.streams.iter().map(|(_, tree)| tree))
+        let streams = self.streams.iter().map(|(_, tree)| tree).chain(self.owned.iter().map(|(_, tree)| tree));
+        [&self.nobody, &self.several].into_iter().chain(streams)
+    }
+
+    fn owned(&self, owner: Owner) -> Option<&Tree> {
+        self.owned.iter().find(|(known, _)| *known == owner).map(|(_, tree)| tree)
+    }
+
+    /// The smallest block of `owner` with at least `size` bytes.
+    pub(super) fn first_fit(&self, owner: Owner, size: u64) -> Option<Key> {
+        self.owned(owner)?.first_fit(&self.nodes, size)
+    }
+
+    /// The next block of `owner` in the order.
+    pub(super) fn after(&self, owner: Owner, key: Key) -> Option<Key> {
+        self.owned(owner)?.after(&self.nodes, key)
     }
 
     /// Adds a block.
@@ -106,6 +117,7 @@ impl FreeList {
             Home::Nobody => self.nobody.contains(&self.nodes, key),
             Home::Several => self.several.contains(&self.nodes, key),
             Home::One(stream) => self.streams.iter().any(|(known, tree)| *known == stream && tree.contains(&self.nodes, key)),
+            Home::Owned(owner) => self.owned(owner).is_some_and(|tree| tree.contains(&self.nodes, key)),
         }
     }
 
@@ -161,6 +173,19 @@ impl FreeList {
         let longest = if effort == Effort::AnyBacklog { u64::MAX } else { SHORT_BACKLOG };
         best.or_else(|| with_edge.filter(|(backlog, _)| *backlog <= longest).map(|(_, key)| key))
     }
+}
+
+/// The tree of `name`, made at first use.
+#[inline]
+fn tree_of<N: Copy + PartialEq>(trees: &mut Vec<(N, Tree)>, name: N) -> &mut Tree {
+    let at = match trees.iter().position(|(known, _)| *known == name) {
+        Some(at) => at,
+        None => {
+            trees.push((name, Tree::default()));
+            trees.len() - 1
+        }
+    };
+    &mut trees[at].1
 }
 
 #[inline]

@@ -1,4 +1,5 @@
-//! Free blocks ordered by (size, address): best fit in a few steps, without heap allocation once it has grown.
+//! Free blocks ordered by (size, address): best fit in a few steps, without heap allocation once it has grown. An address is
+//! (birth of the segment, offset), so older segments come first.
 //!
 //! Sizes fall into bins, 32 to the octave, found by two levels of bitmaps. The blocks of a bin are a treap: a search tree
 //! by (size, address) that is a heap by a priority derived from the block's number. Nodes lie in one vector, at their
@@ -10,7 +11,8 @@ use super::block::NONE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub size: u64,
-    pub segment: u32,
+    /// [`Segment::birth`](super::block::Segment::birth).
+    pub birth: u32,
     pub offset: u64,
     pub block: u32,
 }
@@ -19,7 +21,7 @@ pub(super) struct Key {
 struct Node {
     size: u64,
     offset: u64,
-    segment: u32,
+    birth: u32,
     left: u32,
     right: u32,
 }
@@ -40,18 +42,18 @@ impl Nodes {
     #[inline]
     fn order(&self, block: u32) -> (u64, u32, u64) {
         let node = &self.0[block as usize];
-        (node.size, node.segment, node.offset)
+        (node.size, node.birth, node.offset)
     }
 
     #[inline]
     fn key(&self, block: u32) -> Key {
         let node = &self.0[block as usize];
-        Key { size: node.size, segment: node.segment, offset: node.offset, block }
+        Key { size: node.size, birth: node.birth, offset: node.offset, block }
     }
 
     #[inline]
     fn put(&mut self, key: Key) {
-        let node = Node { size: key.size, offset: key.offset, segment: key.segment, left: NONE, right: NONE };
+        let node = Node { size: key.size, offset: key.offset, birth: key.birth, left: NONE, right: NONE };
         let at = key.block as usize;
         if at >= self.0.len() {
             self.0.resize(at + 1, node);
@@ -216,7 +218,7 @@ impl Tree {
     /// The next block after `key` in the order.
     pub(super) fn after(&self, nodes: &Nodes, key: Key) -> Option<Key> {
         // Offsets are far from u64::MAX.
-        self.first_not_below(nodes, (key.size, key.segment, key.offset + 1))
+        self.first_not_below(nodes, (key.size, key.birth, key.offset + 1))
     }
 
     /// The largest block.
@@ -272,7 +274,7 @@ impl Tree {
 
     /// The link that holds the block.
     fn find(&self, nodes: &Nodes, key: Key) -> Option<Link> {
-        let order = (key.size, key.segment, key.offset);
+        let order = (key.size, key.birth, key.offset);
         let mut link = Link::Root(bin_of(key.size));
         loop {
             let below = self.at(nodes, link);

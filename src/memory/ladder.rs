@@ -2,11 +2,12 @@
 
 use super::free_list::Effort;
 use super::free_tree::Key;
-use super::policy::{Caching, Request, Rung, Tag};
+use super::policy::{Caching, Policy, Request, Rung};
 use super::pool::{Place, Pool};
+use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
-use super::size_class::{round_up, segment_size};
-use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
+use super::size_class::{round_size, segment_size};
+use crate::ids::{BlockId, FenceSet, Horizons};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
 /// One of the two must come: until then the bytes count against the limit.
@@ -14,10 +15,7 @@ use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
 pub struct SegmentRequest {
     /// Bytes to buy.
     pub size: u64,
-    /// The stream whose request this is for.
-    pub stream: StreamId,
-    /// Who made it.
-    pub tag: Tag,
+    pub(super) owner: Option<Owner>,
 }
 
 /// What the caller of [`Pool::alloc`] must do.
@@ -46,7 +44,10 @@ impl Pool {
     /// The ladder: a fitting free block; a new segment (idle ones make room for it under the limit; a smaller one when the
     /// driver refuses); a free block with any edge; once per request, completion of all work; out of memory.
     pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
-        let size = round_up(request.bytes.max(1), self.config.alignment);
+        if (self.config.policy, self.config.caching) == (Policy::Pytorch, Caching::Pooled) {
+            return self.alloc_pytorch(request, horizons);
+        }
+        let size = self.round(request.bytes);
         if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
         }
@@ -68,7 +69,7 @@ impl Pool {
             && let Some(bytes) = self.plan_purchase(size, request, horizons)
         {
             self.pending += bytes;
-            return Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag });
+            return Answer::NeedSegment(SegmentRequest { size: bytes, owner: None });
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
@@ -92,18 +93,31 @@ impl Pool {
         self.exhausted(cause, size, request)
     }
 
+    /// Bytes of the block for a request.
+    pub(super) fn round(&self, bytes: u64) -> u64 {
+        round_size(bytes.max(1), self.config.alignment, &self.config.roundup_power2_divisions)
+    }
+
+    /// Bytes that count against the limit: bought or being bought, less what the driver has back as soon as it is asked.
+    pub(super) fn held(&self, horizons: &impl Horizons) -> u64 {
+        let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
+        let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
+        (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving)
+    }
+
     /// The driver refused the segment that `request` was told to buy.
     pub fn handle_segment_failed(&mut self, request: &mut Request, segment: SegmentRequest, horizons: &impl Horizons) {
         self.pending = self.pending.saturating_sub(segment.size);
-        let exact = round_up(request.bytes.max(1), self.config.alignment);
+        let exact = self.round(request.bytes);
         request.rung = match request.rung {
+            _ if segment.owner.is_some() => request.rung.next(),
             Rung::Grown if segment.size > exact => Rung::Exact,
             Rung::Grown | Rung::Exact if self.release_idle(u64::MAX, horizons) > 0 => Rung::Released,
             _ => Rung::Refused,
         };
     }
 
-    fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+    pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
         let uses_of = |block| &self.blocks[block].uses;
         let found = self.free.search(request.stream, size, effort, uses_of, horizons);
         // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
@@ -122,9 +136,7 @@ impl Pool {
             }
             _ => size,
         };
-        let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
-        let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
-        let held = (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving);
+        let held = self.held(horizons);
         let over_limit = (held + size).saturating_sub(self.config.limit);
         let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
         let released = match over_limit.max(over_peak) {
@@ -141,8 +153,8 @@ impl Pool {
         [wanted, size].into_iter().find(|bytes| *bytes <= room)
     }
 
-    fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
-        self.book_oom(size, cause, request);
+    pub(super) fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
+        self.stats.num_ooms += 1;
         Answer::Exhausted(Box::new(OomReport {
             cause,
             requested: request.bytes,

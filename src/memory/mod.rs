@@ -80,6 +80,7 @@ mod ladder;
 mod ledger;
 mod policy;
 mod pool;
+pub mod pytorch;
 mod report;
 mod segments;
 pub mod sim;
@@ -89,7 +90,7 @@ mod stats;
 
 pub use history::{Action, Event, HistoryOptions, Recording, StackId, Stacks};
 pub use ladder::{Answer, SegmentRequest};
-pub use policy::{Caching, Category, Config, Request, Tag};
+pub use policy::{Caching, Category, Config, Policy, Request, Tag};
 pub use pool::{Place, Pool};
 pub use report::{Bytes, Holder, OomCause, OomReport};
 pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};

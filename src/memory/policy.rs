@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
+use super::pytorch;
 use crate::ids::StreamId;
 
 /// What a block is used for. Every reserved byte is in one of these or in cached, rounding or retiring.
@@ -82,12 +83,46 @@ pub struct Config {
     pub alignment: u64,
     /// Keep freed memory (the default), or give every segment back at once and buy one per request.
     pub caching: Caching,
+    /// The rules of placement.
+    pub policy: Policy,
+    /// Free blocks of this many bytes or more are kept for requests as large (`pytorch` only); `u64::MAX` for no such rule.
+    pub max_split_size: u64,
+    /// A request of at least `max_split_size` takes a block that is larger by less than this (`pytorch` only).
+    pub max_non_split_rounding: u64,
+    /// Bytes of a segment for a block between 1 and 10 MiB (`pytorch` only).
+    pub large_segment_size: u64,
+    /// Sizes are rounded up to this many steps per power of two; 0 and 1 for none. Entry 0 holds for sizes below 2 MiB,
+    /// entry k for those from 2^k MiB on, the last one for all from 32 GiB on.
+    pub roundup_power2_divisions: [u64; 16],
+    /// The share of the limit above which idle segments are given back before one is bought (`pytorch` only); 0 for never.
+    pub garbage_collection_threshold: f64,
+}
+
+/// The rules of placement: which free block serves a request, how much is bought, what is given back when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// linn's own: one pool for all streams and sizes.
+    #[default]
+    Linn,
+    /// Those of PyTorch's native allocator, to compare with.
+    Pytorch,
 }
 
 impl Default for Config {
     /// No limit, segments up to 256 MiB (WebGPU's guaranteed buffer size), blocks aligned to 256 bytes, pooled.
     fn default() -> Config {
-        Config { limit: u64::MAX, max_segment: 256 << 20, alignment: 256, caching: Caching::Pooled }
+        Config {
+            limit: u64::MAX,
+            max_segment: 256 << 20,
+            alignment: 256,
+            caching: Caching::Pooled,
+            policy: Policy::Linn,
+            max_split_size: u64::MAX,
+            max_non_split_rounding: pytorch::LARGE_SEGMENT,
+            large_segment_size: pytorch::LARGE_SEGMENT,
+            roundup_power2_divisions: [0; 16],
+            garbage_collection_threshold: 0.0,
+        }
     }
 }
 
@@ -111,9 +146,13 @@ pub struct Request {
     pub(super) rung: Rung,
     /// The last resort was used.
     pub(super) waited: bool,
+    /// Policy `pytorch`: the cache was searched for it, a segment was asked for.
+    pub(super) searched: bool,
+    pub(super) bought: bool,
 }
 
-/// Which purchase comes next.
+/// Which purchase comes next. (Policy `pytorch`: a plain one, one after oversize segments went back, one after all cached
+/// segments went back, none.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rung {
     /// A segment with room for more.
@@ -126,9 +165,19 @@ pub(super) enum Rung {
     Refused,
 }
 
+impl Rung {
+    pub(super) fn next(self) -> Rung {
+        match self {
+            Rung::Grown => Rung::Exact,
+            Rung::Exact => Rung::Released,
+            Rung::Released | Rung::Refused => Rung::Refused,
+        }
+    }
+}
+
 impl Request {
     /// `bytes` (> 0) bytes for commands of `stream`.
     pub fn new(stream: StreamId, bytes: u64, tag: Tag) -> Request {
-        Request { stream, bytes, tag, rung: Rung::Grown, waited: false }
+        Request { stream, bytes, tag, rung: Rung::Grown, waited: false, searched: false, bought: false }
     }
 }

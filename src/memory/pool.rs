@@ -2,9 +2,8 @@
 
 use super::block::{Arena, Block, BlockState, Segment};
 use super::free_list::FreeList;
-use super::history::History;
-use super::ledger::Split;
-use super::policy::{Config, Tag};
+use super::policy::{Category, Config, Policy, Tag};
+use super::pytorch::{self, Waiting};
 use super::report::Holder;
 use super::snapshot::Addresses;
 use super::stats::{Breakdown, Stats};
@@ -38,6 +37,12 @@ pub struct Pool {
     pub(super) retiring: Vec<u32>,
     /// Bytes answered with `NeedSegment` and not yet reported.
     pub(super) pending: u64,
+    /// Segments bought so far.
+    pub(super) births: u32,
+    /// Policy `pytorch`: freed blocks that other streams still use.
+    pub(super) waiting: Vec<Waiting>,
+    /// Policy `pytorch`: searches of the large pool, the clock of garbage collection.
+    pub(super) searches: u64,
     pub(super) stats: Stats,
     pub(super) breakdown: Breakdown,
     /// Listed blocks that are not a whole segment: of large, of small segments.
@@ -48,9 +53,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool. The alignment becomes a power of two of at least 256.
+    /// An empty pool. The alignment becomes a power of two of at least 256 (policy `pytorch`: 512).
     pub fn new(mut config: Config) -> Pool {
         config.alignment = config.alignment.clamp(256, MAX_SEGMENT).next_power_of_two();
+        if config.policy == Policy::Pytorch {
+            config.alignment = config.alignment.max(pytorch::MIN_BLOCK);
+        }
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
         Pool {
             config,
@@ -60,6 +68,9 @@ impl Pool {
             marked: Vec::new(),
             retiring: Vec::new(),
             pending: 0,
+            births: 0,
+            waiting: Vec::new(),
+            searches: 0,
             stats: Stats::default(),
             breakdown: Breakdown::default(),
             split: Default::default(),

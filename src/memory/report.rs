@@ -19,6 +19,8 @@ pub enum OomCause {
     Limit,
     /// Enough bytes are cached, but not in one piece.
     Fragmented,
+    /// Enough bytes are cached in one piece, but policy `pytorch` keeps them for other streams or sizes.
+    Stranded,
     /// The driver has no more memory.
     Driver,
 }
@@ -131,6 +133,11 @@ impl OomReport {
                 }
                 Ok(())
             }
+            OomCause::Stranded => write!(
+                f,
+                "{} are cached, but policy pytorch keeps them for other streams or sizes; policy linn shares them",
+                Bytes(self.breakdown.cached)
+            ),
             OomCause::Driver => {
                 write!(f, "the driver has no more memory; use a smaller batch, or close other programs that use this adapter")
             }

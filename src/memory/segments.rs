@@ -10,10 +10,14 @@ impl Pool {
     /// The driver sold the segment that was asked for.
     pub fn handle_segment(&mut self, request: SegmentRequest) -> SegmentId {
         let size = request.size;
+        self.births += 1;
         self.pending = self.pending.saturating_sub(size);
         let segment = self.segments.insert(Segment {
             state: SegmentState::Open,
             size,
+            birth: self.births,
+            owner: request.owner,
+            idle_since: self.searches,
             first: NONE,
             lent: 0,
             fresh: true,
@@ -32,6 +36,7 @@ impl Pool {
 
     /// Work has completed: the memory of retiring segments may be free now.
     pub fn handle_completed(&mut self, horizons: &impl Horizons) {
+        self.finish_events(horizons);
         self.reap(horizons);
     }
 

@@ -18,6 +18,20 @@ pub fn round_up(bytes: u64, step: u64) -> u64 {
     }
 }
 
+/// Bytes of the block for a request of `bytes` (> 0): a multiple of `step`, a power of two.
+///
+/// `divisions` holds PyTorch's `roundup_power2_divisions`: where there are d > 1 of them and the request is larger than
+/// d steps, it is rounded up to a d-th of the power of two below it.
+pub fn round_size(bytes: u64, step: u64, divisions: &[u64; 16]) -> u64 {
+    let octave = 63 - bytes.max(1).leading_zeros();
+    let division = divisions[octave.saturating_sub(20).min(15) as usize];
+    if division > 1 && bytes > step.saturating_mul(division) {
+        let power = 1u64 << octave;
+        return round_up(bytes, (power / division).max(step));
+    }
+    round_up(bytes, step)
+}
+
 /// Size of the segment to buy for a block of `size` bytes while `reserved` bytes are held: at least `size`, otherwise at most
 /// `max_segment`. `size` is a multiple of `alignment`, and so is the result.
 pub fn segment_size(size: u64, reserved: u64, max_segment: u64, alignment: u64) -> u64 {

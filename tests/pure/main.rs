@@ -7,6 +7,8 @@ mod memory_choice;
 mod memory_ladder;
 mod memory_model;
 mod memory_oom;
+mod memory_pytorch;
 mod memory_stats;
 mod memory_vectors;
 mod timeline_sim;
+mod traces;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use linn::ids::{Fence, Horizons, SegmentId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Category, Config, OomCause, Tag};
+use linn::memory::{Category, Config, OomCause, Policy, Tag, pytorch};
 use proptest::prelude::*;
 
 const STREAMS: u32 = 4;
@@ -83,9 +83,9 @@ struct World {
 }
 
 impl World {
-    fn new(capacity: u64, max_segment: u64) -> World {
+    fn new(capacity: u64, config: Config) -> World {
         World {
-            device: SimDevice::new(capacity, Config { max_segment, ..Config::default() }),
+            device: SimDevice::new(capacity, config),
             capacity,
             limit: u64::MAX,
             refusals: 0,
@@ -170,7 +170,9 @@ impl World {
 
     /// Out of memory must be true: nothing free is large enough, and nothing could be bought.
     fn check_exhausted(&self, bytes: u64, report: &linn::memory::OomReport) {
-        let size = bytes.next_multiple_of(256);
+        let pytorch = self.device.pool().config().policy == Policy::Pytorch;
+        let size = if pytorch { report.rounded } else { bytes.next_multiple_of(256) };
+        // PyTorch's rules leave pieces that would fit to other streams and sizes.
         for (segment, total) in self.device.buffers() {
             let mut live: Vec<_> =
                 self.held.iter().map(|held| held.lease.place).filter(|place| place.segment == segment).collect();
@@ -178,7 +180,7 @@ impl World {
             let ends = live.iter().map(|place| place.offset + place.size);
             let starts = live.iter().map(|place| place.offset).chain([total]);
             let largest = std::iter::once(0).chain(ends).zip(starts).map(|(end, start)| start - end).max().unwrap_or(0);
-            assert!(largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
+            assert!(pytorch || largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
         }
         let live: u64 = self.held.iter().map(|held| held.lease.place.size).sum();
         assert_eq!(report.allocated, live);
@@ -188,7 +190,11 @@ impl World {
             OomCause::LargerThanBuffer => assert!(size > report.max_segment),
             OomCause::LargerThanLimit => assert!(size > self.limit),
             OomCause::Limit => assert!(size > room && report.breakdown.cached < size),
-            OomCause::Driver => assert!(self.refusals > 0 || size > driver_room),
+            OomCause::Stranded => assert!(pytorch && report.largest_free >= size),
+            OomCause::Driver => {
+                let bought = if pytorch { pytorch::segment_size(size, pytorch::LARGE_SEGMENT) } else { size };
+                assert!(self.refusals > 0 || bought > driver_room);
+            }
             OomCause::Fragmented => assert!(report.breakdown.cached >= size && report.largest_free < size),
             other => panic!("unknown cause {other:?}"),
         }
@@ -314,8 +320,8 @@ impl World {
     }
 }
 
-fn run(capacity: u64, max_segment: u64, ops: &[Op]) {
-    let mut world = World::new(capacity, max_segment);
+fn run(capacity: u64, config: Config, ops: &[Op]) {
+    let mut world = World::new(capacity, config);
     for op in ops {
         world.apply(op);
     }
@@ -344,12 +350,32 @@ proptest! {
     /// Little memory, so that limits, refusals and the last resort are met all the time.
     #[test]
     fn tight_memory(ops in proptest::collection::vec(ops(21), STEPS), max_segment in 1u64 << 21..1 << 25) {
-        run(16 << 20, max_segment, &ops);
+        run(16 << 20, Config { max_segment, ..Config::default() }, &ops);
     }
 
     /// Sizes from 1 byte to 4 GiB.
     #[test]
     fn all_sizes(ops in proptest::collection::vec(ops(31), STEPS), max_segment in 1u64 << 28..1 << 34) {
-        run(64 << 30, max_segment, &ops);
+        run(64 << 30, Config { max_segment, ..Config::default() }, &ops);
+    }
+
+    /// PyTorch's rules, all of its settings in play.
+    #[test]
+    fn pytorchs_rules(
+        ops in proptest::collection::vec(ops(27), STEPS),
+        max_segment in 1u64 << 24..1 << 34,
+        max_split_size in prop_oneof![Just(u64::MAX), 20u64 << 20..200 << 20],
+        divisions in prop_oneof![Just(0u64), Just(2), Just(8)],
+        garbage_collection_threshold in prop_oneof![Just(0.0), 0.1..0.9],
+    ) {
+        let config = Config {
+            max_segment,
+            policy: Policy::Pytorch,
+            max_split_size,
+            roundup_power2_divisions: [divisions; 16],
+            garbage_collection_threshold,
+            ..Config::default()
+        };
+        run(1 << 30, config, &ops);
     }
 }
