@@ -2,7 +2,7 @@
 
 use super::policy::{Category, Tag};
 use super::pytorch::Owner;
-use crate::ids::FenceSet;
+use crate::ids::{FenceSet, StreamId};
 
 /// "No neighbour".
 pub(super) const NONE: u32 = u32::MAX;

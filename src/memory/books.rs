@@ -22,6 +22,7 @@ impl Pool {
             self.split(key, size)
         } else {
             self.unlist(key.block);
+            self.book_taken(segment, key.size);
             key.block
         };
         let record = &mut self.blocks[at];
@@ -48,26 +49,19 @@ impl Pool {
             debug_assert!(false, "{block:?} is freed but not lent");
             return;
         }
-        self.book_freed(at);
+        self.book_free_requested(at);
         let record = &mut self.blocks[at];
-        let (size, requested, segment) = (record.size, record.requested, record.segment);
-        let category = record.tag.category;
-        record.requested = 0;
+        let segment = record.segment;
         if !last_uses.is_empty() {
             record.uses = last_uses;
         }
         self.segments[segment].uses.merge(&self.blocks[at].uses);
-        self.stats.allocation.sub(1);
-        self.stats.allocated_bytes.sub(size);
-        self.stats.requested_bytes.sub(requested);
-        self.breakdown.requested[category as usize] -= requested;
-        self.breakdown.rounding -= size - requested;
         if let Some(owner) = self.segments[segment].owner {
             let events = self.events(owner, &self.blocks[at].uses, horizons);
             if !events.is_empty() {
                 self.blocks[at].state = BlockState::Waiting;
-                self.breakdown.retiring += size;
                 self.waiting.push(Waiting { block: at, events });
+                self.book_waiting(at, true);
                 return;
             }
         }
@@ -79,10 +73,11 @@ impl Pool {
 
     /// A block that was given back becomes free.
     pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
+        self.book_free_completed(at);
         let record = &mut self.blocks[at];
         record.state = BlockState::Free;
+        record.requested = 0;
         let segment = record.segment;
-        self.breakdown.cached += record.size;
         self.forget_submitted(at, horizons);
         self.merge_and_list(at, horizons);
         let record = &mut self.segments[segment];
@@ -106,7 +101,8 @@ impl Pool {
         rest.offset += size;
         rest.size -= size;
         self.link(segment, prev, front);
-        self.relist(key, home, key.block, home);
+        self.free.rekey(key, home, self.key(key.block), home);
+        self.book_split(segment, key.size, size);
         front
     }
 
@@ -115,18 +111,24 @@ impl Pool {
     fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
         let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
         let keep = match (self.is_free(prev), self.is_free(next)) {
-            (false, false) => return self.list(at),
+            (false, false) => {
+                self.book_merged(at, 0, 0);
+                return self.list(at);
+            }
             (true, false) => prev,
             (_, true) => next,
         };
         let (old, from) = (self.key(keep), self.home(keep));
+        let (mut count, mut bytes) = (1, old.size);
         self.absorb(keep, at);
         if keep == next && self.is_free(prev) {
+            (count, bytes) = (2, bytes + self.blocks[prev].size);
             self.unlist(prev);
             self.absorb(keep, prev);
         }
         self.forget_submitted(keep, horizons);
         self.free.rekey(old, from, self.key(keep), self.home(keep));
+        self.book_merged(keep, count, bytes);
     }
 
     /// Joins two neighbours into the record of `keep`; `gone` is in no list.

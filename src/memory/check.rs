@@ -1,8 +1,9 @@
 //! What is always true of a pool: sentences, each with a function.
 
-use super::block::{Block, BlockState, SegmentState};
+use super::block::{Block, BlockState, Segment, SegmentState};
 use super::pool::Pool;
-use super::stats::{Breakdown, SMALL_SIZE};
+use super::pytorch::SMALL_SIZE;
+use super::stats::Breakdown;
 
 type Invariant = (&'static str, fn(&Pool) -> bool);
 
@@ -14,7 +15,7 @@ const INVARIANTS: [Invariant; 12] = [
     ("two neighbours are never both free", free_neighbours_are_merged),
     ("the free blocks of open segments, and only these, are listed under their uses", free_blocks_are_listed),
     ("a segment that is marked or retiring is one withdrawn block and stands in one queue", leaving_segments_are_withdrawn),
-    ("a lent block holds what was asked for, any other nothing", lent_blocks_hold_requests),
+    ("an active block holds what was asked for, any other nothing", lent_blocks_hold_requests),
     ("what may still use a block may still use its segment", segments_know_all_uses),
     ("requested + rounding + cached + retiring = reserved, as the blocks say", breakdown_is_what_blocks_say),
     ("the counters are what the blocks say", stats_are_what_blocks_say),
@@ -100,7 +101,7 @@ fn leaving_segments_are_withdrawn(pool: &Pool) -> bool {
 
 fn lent_blocks_hold_requests(pool: &Pool) -> bool {
     pool.live_blocks().all(|(_, block)| match block.state {
-        BlockState::Lent => block.requested <= block.size,
+        BlockState::Lent | BlockState::Waiting => block.requested <= block.size,
         _ => block.requested == 0,
     })
 }
@@ -129,40 +130,43 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
 }
 
 fn stats_are_what_blocks_say(pool: &Pool) -> bool {
-    // large, small; allocation, allocated, requested, segments, reserved, split, their bytes.
-    let mut seen = [[0u64; 7]; 2];
-    for (_, block) in pool.live_blocks() {
-        let segment = &pool.segments[block.segment];
-        match block.state {
-            BlockState::Lent => {
-                let seen = &mut seen[usize::from(block.requested <= SMALL_SIZE)];
-                seen[0] += 1;
-                seen[1] += block.size;
-                seen[2] += block.requested;
-            }
-            BlockState::Free if block.size < segment.size => {
-                let seen = &mut seen[usize::from(segment.small)];
-                seen[5] += 1;
-                seen[6] += block.size;
-            }
-            _ => {}
-        }
-    }
-    for (_, segment) in pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant) {
-        let seen = &mut seen[usize::from(segment.small)];
-        seen[3] += 1;
-        seen[4] += segment.size;
-    }
-    [&pool.stats.large_pool, &pool.stats.small_pool].map(|stats| stats.each().map(|stat| stat.current)) == seen
+    let stats = pool.stats();
+    [(&stats.large_pool, false), (&stats.small_pool, true)].into_iter().all(|(stats, small)| {
+        let blocks = || pool.live_blocks().map(|(_, block)| block);
+        let of = |states: &[BlockState], size: fn(&Block) -> u64| -> u64 {
+            let class = blocks().filter(|block| (block.requested <= SMALL_SIZE) == small);
+            class.filter(|block| states.contains(&block.state)).map(size).sum()
+        };
+        let split = |size: fn(&Block) -> u64| -> u64 {
+            let rest = |block: &&Block| block.size < pool.segments[block.segment].size;
+            let class = blocks().filter(|block| pool.segments[block.segment].small == small);
+            class.filter(rest).filter(|block| block.state == BlockState::Free).map(size).sum()
+        };
+        let bought = |size: fn(&Segment) -> u64| -> u64 {
+            let there = pool.segments.iter().map(|(_, segment)| segment).filter(|segment| segment.small == small);
+            there.filter(|segment| segment.state != SegmentState::Vacant).map(size).sum()
+        };
+        let (lent, active) = ([BlockState::Lent], [BlockState::Lent, BlockState::Waiting]);
+        let now = [
+            ("allocation", of(&lent, |_| 1)),
+            ("allocated_bytes", of(&lent, |block| block.size)),
+            ("active", of(&active, |_| 1)),
+            ("active_bytes", of(&active, |block| block.size)),
+            ("requested_bytes", of(&active, |block| block.requested)),
+            ("segment", bought(|_| 1)),
+            ("reserved_bytes", bought(|segment| segment.size)),
+            ("inactive_split", split(|_| 1)),
+            ("inactive_split_bytes", split(|block| block.size)),
+        ];
+        stats.named().map(|(name, stat)| (name, stat.current)) == now
+    })
 }
 
 fn pools_add_up(pool: &Pool) -> bool {
-    let stats = &pool.stats;
-    let mut three = stats.all.each().into_iter().zip(stats.large_pool.each()).zip(stats.small_pool.each());
-    three.all(|((all, large), small)| {
+    let stats = pool.stats();
+    let parts = stats.large_pool.named().into_iter().zip(stats.small_pool.named());
+    stats.all.named().into_iter().zip(parts).all(|((_, all), ((_, large), (_, small)))| {
         all.current == large.current + small.current
-            && all.allocated == large.allocated + small.allocated
-            && all.freed == large.freed + small.freed
             && [all, large, small].iter().all(|stat| stat.peak >= stat.current)
             && all.peak >= large.peak.max(small.peak)
             && all.peak <= large.peak + small.peak

@@ -1,25 +1,18 @@
 //! The books of the whole pool: what every change does to counters, categories and history, in one place.
 
-use super::block::BlockState;
-use super::free_tree::Key;
+use super::block::{Block, BlockState, Segment};
 use super::history::{Action, Event};
 use super::policy::{Category, Request};
 use super::pool::Pool;
 use super::report::OomCause;
-use super::stats::{Breakdown, SMALL_SIZE, Stats};
+use super::pytorch::SMALL_SIZE;
+use super::stats::{Breakdown, Stats};
 use crate::ids::BlockId;
-
-/// Free blocks that do not fill their segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Split {
-    pub count: u64,
-    pub bytes: u64,
-}
 
 impl Pool {
     /// Counters.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn stats(&self) -> Stats {
+        self.stats.stats()
     }
 
     /// Bytes of each category, rounding, cached and retiring; the sum is `reserved`.
@@ -52,48 +45,69 @@ impl Pool {
     #[inline]
     pub(super) fn book_lent(&mut self, at: u32) {
         let record = &self.blocks[at];
-        let (size, requested, segment) = (record.size, record.requested, record.segment);
-        let category = record.tag.category;
+        let (size, requested, category) = (record.size, record.requested, record.tag.category);
         self.breakdown.requested[category as usize] += requested;
         self.breakdown.rounding += size - requested;
         self.breakdown.cached -= size;
 
-        let stats = &mut self.stats;
-        let peak = stats.all.allocated_bytes.peak;
-        for pool in [&mut stats.all, if requested <= SMALL_SIZE { &mut stats.small_pool } else { &mut stats.large_pool }] {
-            pool.allocation.add(1);
-            pool.allocated_bytes.add(size);
-            pool.requested_bytes.add(requested);
+        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
+        let peak = stats.allocated_bytes.peak;
+        stats.allocation.add(small, 1);
+        stats.allocated_bytes.add(small, size);
+        stats.requested_bytes.add(small, requested);
+        if !self.waiting.is_empty() {
+            stats.lift_active();
         }
-        let (allocated, reserved) = (stats.all.allocated_bytes.current, stats.all.reserved_bytes);
+        if size >= stats.max_split_size {
+            stats.oversize_allocations.add(small, 1);
+        }
+        let allocated = stats.allocated_bytes.current;
         if allocated > peak {
             stats.at_peak_allocated = self.breakdown;
         }
-        if reserved.current == reserved.peak && allocated > stats.most_at_peak {
+        if stats.reserved_bytes.current == stats.reserved_bytes.peak && allocated > stats.most_at_peak {
             (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, allocated);
         }
-        self.settle(segment);
         if self.history.is_some() {
             self.note_block(Action::Alloc, at);
         }
     }
 
-    /// The block is lent and becomes free.
+    /// The holder gives the block back; until it can be lent again it retires.
     #[inline]
-    pub(super) fn book_freed(&mut self, at: u32) {
+    pub(super) fn book_free_requested(&mut self, at: u32) {
         let record = &self.blocks[at];
         let (size, requested, category) = (record.size, record.requested, record.tag.category);
         self.breakdown.requested[category as usize] -= requested;
         self.breakdown.rounding -= size - requested;
-        self.breakdown.cached += size;
-        let stats = &mut self.stats;
-        for pool in [&mut stats.all, if requested <= SMALL_SIZE { &mut stats.small_pool } else { &mut stats.large_pool }] {
-            pool.allocation.sub(1);
-            pool.allocated_bytes.sub(size);
-            pool.requested_bytes.sub(requested);
+        self.breakdown.retiring += size;
+        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
+        stats.allocation.sub(small, 1);
+        stats.allocated_bytes.sub(small, size);
+        if size >= stats.max_split_size {
+            stats.oversize_allocations.sub(small, 1);
         }
         if self.history.is_some() {
             self.note_block(Action::FreeRequested, at);
+        }
+    }
+
+    /// It cannot be lent again yet, or, with `false`, it no longer waits.
+    pub(super) fn book_waiting(&mut self, at: u32, waits: bool) {
+        let Block { size, requested, .. } = self.blocks[at];
+        self.stats.wait(requested <= SMALL_SIZE, size, waits);
+    }
+
+    /// It can be lent again.
+    #[inline]
+    pub(super) fn book_free_completed(&mut self, at: u32) {
+        let record = &self.blocks[at];
+        let (size, requested) = (record.size, record.requested);
+        self.breakdown.retiring -= size;
+        self.breakdown.cached += size;
+        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
+        stats.requested_bytes.sub(small, requested);
+        if self.history.is_some() {
             self.note_block(Action::FreeCompleted, at);
         }
     }
@@ -104,14 +118,15 @@ impl Pool {
         let (size, small) = (segment.size, segment.small);
         self.breakdown.cached += size;
         let stats = &mut self.stats;
-        let peak = stats.all.reserved_bytes.peak;
-        for pool in [&mut stats.all, if small { &mut stats.small_pool } else { &mut stats.large_pool }] {
-            pool.segment.add(1);
-            pool.reserved_bytes.add(size);
+        let peak = stats.reserved_bytes.peak;
+        stats.segment.add(small, 1);
+        stats.reserved_bytes.add(small, size);
+        if size >= stats.max_split_size {
+            stats.oversize_segments.add(small, 1);
         }
         stats.num_device_alloc += 1;
-        if stats.all.reserved_bytes.current > peak {
-            (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, stats.all.allocated_bytes.current);
+        if stats.reserved_bytes.current > peak {
+            (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, stats.allocated_bytes.current);
         }
         self.note_segment(Action::SegmentAlloc, at);
     }
@@ -138,9 +153,10 @@ impl Pool {
         let (size, small) = (segment.size, segment.small);
         self.breakdown.retiring -= size;
         let stats = &mut self.stats;
-        for pool in [&mut stats.all, if small { &mut stats.small_pool } else { &mut stats.large_pool }] {
-            pool.segment.sub(1);
-            pool.reserved_bytes.sub(size);
+        stats.segment.sub(small, 1);
+        stats.reserved_bytes.sub(small, size);
+        if size >= stats.max_split_size {
+            stats.oversize_segments.sub(small, 1);
         }
         stats.num_device_free += 1;
         self.note_segment(Action::SegmentFree, at);
@@ -156,33 +172,45 @@ impl Pool {
         }
     }
 
-    /// A free block enters or leaves the lists.
+    /// The front of a free block of `whole` bytes is cut off. (The three functions from here on count what is free beside
+    /// live blocks: nothing is while a free block fills its segment.)
     #[inline]
-    pub(super) fn count_split(&mut self, key: Key, enters: bool) {
-        let segment = &self.segments[key.segment];
-        if key.size < segment.size {
-            let split = &mut self.split[usize::from(segment.small)];
-            if enters {
-                split.count += 1;
-                split.bytes += key.size;
-            } else {
-                split.count -= 1;
-                split.bytes -= key.size;
-            }
+    pub(super) fn book_split(&mut self, segment: u32, whole: u64, front: u64) {
+        let Segment { size, small, .. } = self.segments[segment];
+        if whole < size {
+            self.stats.inactive_split_bytes.sub(small, front);
+        } else {
+            self.stats.inactive_split.add(small, 1);
+            self.stats.inactive_split_bytes.add(small, whole - front);
         }
     }
 
-    /// One change of the pool is done: the steps it took between are not seen by the counters of split blocks.
+    /// A free block of `whole` bytes is lent as it is.
     #[inline]
-    pub(super) fn settle(&mut self, segment: u32) {
-        let small = self.segments[segment].small;
-        let now = self.split[usize::from(small)];
+    pub(super) fn book_taken(&mut self, segment: u32, whole: u64) {
+        let Segment { size, small, .. } = self.segments[segment];
+        if whole < size {
+            self.stats.inactive_split.sub(small, 1);
+            self.stats.inactive_split_bytes.sub(small, whole);
+        }
+    }
+
+    /// A block became free and took in `count` free neighbours of `bytes` in all.
+    #[inline]
+    pub(super) fn book_merged(&mut self, at: u32, count: u64, bytes: u64) {
+        let block = &self.blocks[at];
+        let Segment { size, small, .. } = self.segments[block.segment];
         let stats = &mut self.stats;
-        let pool = if small { &mut stats.small_pool } else { &mut stats.large_pool };
-        stats.all.inactive_split.shift(pool.inactive_split.current, now.count);
-        pool.inactive_split.shift(pool.inactive_split.current, now.count);
-        stats.all.inactive_split_bytes.shift(pool.inactive_split_bytes.current, now.bytes);
-        pool.inactive_split_bytes.shift(pool.inactive_split_bytes.current, now.bytes);
+        if block.size < size {
+            match count {
+                0 => stats.inactive_split.add(small, 1),
+                _ => stats.inactive_split.sub(small, count - 1),
+            }
+            stats.inactive_split_bytes.add(small, block.size - bytes);
+        } else {
+            stats.inactive_split.sub(small, count);
+            stats.inactive_split_bytes.sub(small, bytes);
+        }
     }
 
     #[cold]

@@ -73,6 +73,7 @@
 mod block;
 mod books;
 mod check;
+mod counters;
 mod free_list;
 mod free_tree;
 mod history;
@@ -94,4 +95,4 @@ pub use policy::{Caching, Category, Config, Policy, Request, Tag};
 pub use pool::{Place, Pool};
 pub use report::{Bytes, Holder, OomCause, OomReport};
 pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
-pub use stats::{Breakdown, PoolStats, SMALL_SIZE, Stat, Stats};
+pub use stats::{Breakdown, PoolStats, Stat, Stats};

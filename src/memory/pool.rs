@@ -1,12 +1,14 @@
 //! The state machine: what it holds, its settings and what can be asked about it.
 
 use super::block::{Arena, Block, BlockState, Segment};
+use super::counters::Counters;
 use super::free_list::FreeList;
-use super::policy::{Category, Config, Policy, Tag};
+use super::history::History;
+use super::policy::{Config, Policy, Tag};
 use super::pytorch::{self, Waiting};
 use super::report::Holder;
 use super::snapshot::Addresses;
-use super::stats::{Breakdown, Stats};
+use super::stats::Breakdown;
 use crate::ids::{BlockId, FenceSet, SegmentId};
 
 /// Where a block lies.
@@ -43,10 +45,8 @@ pub struct Pool {
     pub(super) waiting: Vec<Waiting>,
     /// Policy `pytorch`: searches of the large pool, the clock of garbage collection.
     pub(super) searches: u64,
-    pub(super) stats: Stats,
+    pub(super) stats: Counters,
     pub(super) breakdown: Breakdown,
-    /// Listed blocks that are not a whole segment: of large, of small segments.
-    pub(super) split: [Split; 2],
     pub(super) addresses: Addresses,
     /// Events, while they are recorded.
     pub(super) history: Option<Box<History>>,
@@ -60,6 +60,7 @@ impl Pool {
             config.alignment = config.alignment.max(pytorch::MIN_BLOCK);
         }
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
+        let stats = Counters { max_split_size: config.max_split_size, ..Counters::default() };
         Pool {
             config,
             blocks: Arena::new(),
@@ -71,9 +72,8 @@ impl Pool {
             births: 0,
             waiting: Vec::new(),
             searches: 0,
-            stats: Stats::default(),
+            stats,
             breakdown: Breakdown::default(),
-            split: Default::default(),
             addresses: Addresses::default(),
             history: None,
         }

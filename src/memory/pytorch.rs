@@ -99,6 +99,7 @@ impl Pool {
                 Rung::Released if !request.waited => {
                     request.waited = true;
                     self.stats.num_alloc_retries += 1;
+                    self.stats.num_sync_all_streams += 1;
                     return Answer::NeedCompletion;
                 }
                 Rung::Released => self.mark_idle(),
@@ -107,7 +108,7 @@ impl Pool {
             if self.held(horizons).saturating_add(wanted) <= self.config.limit {
                 self.pending += wanted;
                 request.bought = true;
-                return Answer::NeedSegment(SegmentRequest { size: wanted, owner: Some(owner) });
+                return Answer::NeedSegment(SegmentRequest { size: wanted, owner: Some(owner), stream: owner.stream, tag: request.tag });
             }
             request.rung = request.rung.next();
         }
@@ -209,7 +210,7 @@ impl Pool {
             }
             let block = *block;
             self.waiting.remove(at);
-            self.breakdown.retiring -= self.blocks[block].size;
+            self.book_waiting(block, false);
             self.make_free(block, horizons);
         }
     }

@@ -3,7 +3,7 @@
 use super::block::{Block, BlockState, NONE, Segment, SegmentState};
 use super::ladder::SegmentRequest;
 use super::pool::Pool;
-use super::stats::SMALL_SIZE;
+use super::pytorch::SMALL_SIZE;
 use crate::ids::{FenceSet, Horizons, SegmentId};
 
 impl Pool {
@@ -22,7 +22,7 @@ impl Pool {
             lent: 0,
             fresh: true,
             uses: FenceSet::new(),
-            small: size <= SMALL_SIZE,
+            small: request.owner.map_or(size <= SMALL_SIZE, |owner| owner.small),
             address: self.addresses.next(size),
             stream: request.stream,
             tag: request.tag,

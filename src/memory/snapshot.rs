@@ -40,13 +40,13 @@ pub struct BlockSnapshot {
     pub address: u64,
     /// Bytes.
     pub size: u64,
-    /// Bytes asked for; 0 unless lent.
+    /// Bytes asked for; 0 when inactive.
     pub requested_size: u64,
     /// What it is.
     pub state: BlockState,
-    /// The stream that asked for it, while lent.
+    /// The stream that asked for it, while active.
     pub stream: StreamId,
-    /// Who holds it, while lent.
+    /// Who holds it, while active.
     pub tag: Option<Tag>,
     /// The stack it was lent on behalf of, where one was captured.
     pub stack: Option<StackId>,
@@ -63,7 +63,7 @@ pub struct SegmentSnapshot {
     pub total_size: u64,
     /// Bytes of lent blocks.
     pub allocated_size: u64,
-    /// Bytes of lent blocks and those pending.
+    /// Bytes of these, and of blocks given back that wait.
     pub active_size: u64,
     /// Bytes asked for.
     pub requested_size: u64,
@@ -118,7 +118,7 @@ impl Pool {
             trace: history.map(|history| history.events()).unwrap_or_default(),
             overflowed: history.map_or(0, |history| history.overflowed()),
             stacks: Vec::new(),
-            stats: self.stats.clone(),
+            stats: self.stats(),
             breakdown: self.breakdown,
             config: self.config.clone(),
         };
@@ -134,15 +134,19 @@ impl Pool {
         let segment = &self.segments[at];
         let stack = |at| self.history.as_ref().and_then(|history| history.stack_of(at));
         let blocks = self.blocks_of(segment.first).map(|(at, block)| {
-            let lent = block.state == block::BlockState::Lent;
+            let state = match block.state {
+                block::BlockState::Lent => BlockState::ActiveAllocated,
+                block::BlockState::Waiting => BlockState::ActivePendingFree,
+                _ => BlockState::Inactive,
+            };
             BlockSnapshot {
                 block: BlockId(at),
                 address: segment.address + block.offset,
                 size: block.size,
                 requested_size: block.requested,
-                state: if lent { BlockState::ActiveAllocated } else { BlockState::Inactive },
+                state,
                 stream: block.stream,
-                tag: lent.then_some(block.tag),
+                tag: (state != BlockState::Inactive).then_some(block.tag),
                 stack: stack(at),
             }
         });

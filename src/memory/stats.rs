@@ -17,35 +17,18 @@ pub struct Stat {
     pub freed: u64,
 }
 
-impl Stat {
-    #[inline]
-    pub(super) fn add(&mut self, amount: u64) {
-        self.current += amount;
-        self.allocated += amount;
-        self.peak = self.peak.max(self.current);
-    }
-
-    #[inline]
-    pub(super) fn sub(&mut self, amount: u64) {
-        self.current -= amount;
-        self.freed += amount;
-    }
-
-    /// A part of the value goes from `old` to `new` in one step.
-    #[inline]
-    pub(super) fn shift(&mut self, old: u64, new: u64) {
-        if new >= old { self.add(new - old) } else { self.sub(old - new) }
-    }
-}
-
-/// What is counted for all memory, and apart for large and for small requests (up to [`SMALL_SIZE`] bytes).
+/// What is counted for all memory, and apart for large and for small requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Live blocks. PyTorch's `active` is the same here: a block that is given back can be lent again at once.
+    /// Live blocks.
     pub allocation: Stat,
-    /// Bytes of live blocks (rounded sizes); `active_bytes` is the same here.
+    /// Bytes of live blocks (rounded sizes).
     pub allocated_bytes: Stat,
-    /// Bytes that callers asked for and hold.
+    /// Live blocks, and those given back whose use must complete first (policy `pytorch` only).
+    pub active: Stat,
+    /// Bytes of these.
+    pub active_bytes: Stat,
+    /// Bytes that callers asked for, of active blocks.
     pub requested_bytes: Stat,
     /// Segments, retiring ones included.
     pub segment: Stat,
@@ -58,48 +41,26 @@ pub struct PoolStats {
 }
 
 impl PoolStats {
-    /// All seven, in the order of the fields.
-    pub(super) fn each(&self) -> [Stat; 7] {
-        let PoolStats { allocation, allocated_bytes, requested_bytes, segment, reserved_bytes, .. } = *self;
-        [allocation, allocated_bytes, requested_bytes, segment, reserved_bytes, self.inactive_split, self.inactive_split_bytes]
-    }
-
-    fn each_mut(&mut self) -> [&mut Stat; 7] {
+    /// All nine by PyTorch's names, in the order of the fields.
+    pub fn named(&self) -> [(&'static str, Stat); 9] {
         [
-            &mut self.allocation,
-            &mut self.allocated_bytes,
-            &mut self.requested_bytes,
-            &mut self.segment,
-            &mut self.reserved_bytes,
-            &mut self.inactive_split,
-            &mut self.inactive_split_bytes,
-        ]
-    }
-
-    /// PyTorch's names of all nine, sorted.
-    fn named(&self) -> [(&'static str, Stat); 9] {
-        [
-            ("active", self.allocation),
-            ("active_bytes", self.allocated_bytes),
-            ("allocated_bytes", self.allocated_bytes),
             ("allocation", self.allocation),
+            ("allocated_bytes", self.allocated_bytes),
+            ("active", self.active),
+            ("active_bytes", self.active_bytes),
+            ("requested_bytes", self.requested_bytes),
+            ("segment", self.segment),
+            ("reserved_bytes", self.reserved_bytes),
             ("inactive_split", self.inactive_split),
             ("inactive_split_bytes", self.inactive_split_bytes),
-            ("requested_bytes", self.requested_bytes),
-            ("reserved_bytes", self.reserved_bytes),
-            ("segment", self.segment),
         ]
     }
 }
 
-/// Requests up to this many bytes are *small*: PyTorch's border between its two pools. Policy `linn` lends to all sizes from
-/// one pool; there the border only sorts the counters.
-pub const SMALL_SIZE: u64 = 1 << 20;
-
 /// Counters of the pool, in bytes or counts. It dereferences to [`Stats::all`].
 ///
 /// Live blocks are sorted into large and small by the bytes asked for; segments, and what is unused in them, by the
-/// segment's size.
+/// segment's size (policy `pytorch`: by its pool). The border is [`SMALL_SIZE`](super::SMALL_SIZE).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// All memory.
@@ -108,22 +69,22 @@ pub struct Stats {
     pub large_pool: PoolStats,
     /// Of small requests.
     pub small_pool: PoolStats,
-    /// Live blocks of at least `max_split_size_mb`.
+    /// Live blocks of at least `max_split_size`.
     pub oversize_allocations: Stat,
     /// Segments of at least that.
     pub oversize_segments: Stat,
-    /// Blocks of at least so many bytes are not split, where the policy has such a rule.
-    pub max_split_size: Option<u64>,
+    /// Blocks of at least so many bytes are not split; `u64::MAX` for no such rule.
+    pub max_split_size: u64,
     /// Segments bought so far.
     pub num_device_alloc: u64,
     /// Segments given back so far; counted when the memory is really free.
     pub num_device_free: u64,
     /// Requests that ended in [`Answer::Exhausted`](super::Answer::Exhausted).
     pub num_ooms: u64,
+    /// Those of them that failed before the driver was asked.
+    pub num_oom_rejections: u64,
     /// Times the last resort was needed.
     pub num_alloc_retries: u64,
-    /// Requests that failed before the driver was asked.
-    pub num_oom_rejections: u64,
     /// Times everything had to complete: last resorts and emptied caches.
     pub num_sync_all_streams: u64,
     /// Edges to other streams' commands that came with lent blocks.
@@ -132,10 +93,7 @@ pub struct Stats {
     pub at_peak_allocated: Breakdown,
     /// The categories at the peak of reserved bytes: while that lasted, at the moment when most was allocated.
     pub at_peak_reserved: Breakdown,
-    /// What was allocated at that moment.
-    pub(super) most_at_peak: u64,
 }
-
 impl std::ops::Deref for Stats {
     type Target = PoolStats;
     fn deref(&self) -> &PoolStats {
@@ -144,24 +102,6 @@ impl std::ops::Deref for Stats {
 }
 
 impl Stats {
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut Stat> {
-        let pools = [&mut self.all, &mut self.large_pool, &mut self.small_pool];
-        let oversize = [&mut self.oversize_allocations, &mut self.oversize_segments];
-        pools.into_iter().flat_map(PoolStats::each_mut).chain(oversize)
-    }
-
-    pub(super) fn reset_peaks(&mut self, now: Breakdown) {
-        self.each_mut().for_each(|stat| stat.peak = stat.current);
-        (self.at_peak_allocated, self.at_peak_reserved, self.most_at_peak) = (now, now, now.allocated());
-    }
-
-    pub(super) fn reset_sums(&mut self) {
-        self.each_mut().for_each(|stat| (stat.allocated, stat.freed) = (0, 0));
-        (self.num_device_alloc, self.num_device_free) = (0, 0);
-        (self.num_ooms, self.num_oom_rejections, self.num_alloc_retries) = (0, 0, 0);
-        (self.num_sync_all_streams, self.order_edges) = (0, 0);
-    }
-
     /// PyTorch's `memory_stats()`: every counter by its name, sorted. `order_edges` is ours.
     ///
     /// Numbers are signed because PyTorch's `max_split_size` is -1 where there is none.
@@ -180,7 +120,7 @@ impl Stats {
         put("oversize_allocations".into(), self.oversize_allocations);
         put("oversize_segments".into(), self.oversize_segments);
         let scalars = [
-            ("max_split_size", self.max_split_size.unwrap_or(u64::MAX)),
+            ("max_split_size", self.max_split_size),
             ("num_alloc_retries", self.num_alloc_retries),
             ("num_device_alloc", self.num_device_alloc),
             ("num_device_free", self.num_device_free),

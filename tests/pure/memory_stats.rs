@@ -100,7 +100,8 @@ fn random_walk(device: &mut SimDevice, held: &mut Vec<linn::memory::sim::Lease>,
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let random = *state >> 33;
     if random % 5 < 3 || held.is_empty() {
-        let bytes = 1 + (random % (1 << (8 + random % 15)));
+        let octave = 8 + (random >> 3) % 15;
+        let bytes = (1 << octave) + (random >> 8) % (1 << octave);
         let category = Category::ALL[(random % 6) as usize];
         held.push(device.alloc(StreamId((random % 2) as u32), bytes, tag(category)).expect("there is no limit"));
     } else {
