@@ -155,9 +155,9 @@ impl History {
 
     /// The event happens now, on behalf of the stack at hand.
     pub(super) fn push(&mut self, event: Event) {
-        if self.options.enabled == Recording::All && self.options.max_entries > 0 {
-            self.make_room(self.options.max_entries - 1);
+        if self.options.enabled == Recording::All {
             self.ring.push_back(Event { time_us: self.time_us, stack: self.stack, ..event });
+            self.make_room(self.options.max_entries);
         }
     }
 

@@ -94,5 +94,5 @@ pub use ladder::{Answer, SegmentRequest};
 pub use policy::{Caching, Category, Config, Policy, Request, Tag};
 pub use pool::{Place, Pool};
 pub use report::{Bytes, Holder, OomCause, OomReport};
-pub use snapshot::{BlockSnapshot, BlockState, SegmentSnapshot, Snapshot};
+pub use snapshot::{BlockSnapshot, BlockState, Frame, SegmentSnapshot, Snapshot};
 pub use stats::{Breakdown, PoolStats, Stat, Stats};

@@ -1,7 +1,7 @@
 //! What is there at one moment, as data: segments with their blocks, counters, and the events recorded so far.
 
 use super::block::{self, SegmentState};
-use super::history::{Action, Event, StackId};
+use super::history::{Action, Event, HistoryOptions, StackId};
 use super::policy::{Config, Tag};
 use super::pool::Pool;
 use super::report::Holder;
@@ -79,6 +79,17 @@ pub struct SegmentSnapshot {
     pub blocks: Vec<BlockSnapshot>,
 }
 
+/// One call of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The function.
+    pub name: String,
+    /// Its file; empty where it is not known.
+    pub file: String,
+    /// The line; 0 where it is not known.
+    pub line: u32,
+}
+
 /// Everything at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -88,8 +99,10 @@ pub struct Snapshot {
     pub trace: Vec<Event>,
     /// Events that the ring had no room for: the oldest ones.
     pub overflowed: u64,
-    /// The texts that [`StackId`]s are indices of: frames, one a line, innermost first. Filled in by whoever captured them.
-    pub stacks: Vec<String>,
+    /// What is recorded.
+    pub history: Option<HistoryOptions>,
+    /// The stacks that [`StackId`]s number, innermost frame first. Filled in by whoever captured them.
+    pub stacks: Vec<Vec<Frame>>,
     /// Counters.
     pub stats: Stats,
     /// Bytes by category.
@@ -117,6 +130,7 @@ impl Pool {
             segments,
             trace: history.map(|history| history.events()).unwrap_or_default(),
             overflowed: history.map_or(0, |history| history.overflowed()),
+            history: self.history_options(),
             stacks: Vec::new(),
             stats: self.stats(),
             breakdown: self.breakdown,

@@ -1,5 +1,14 @@
-//! What a program's memory did, for people: replays.
+//! What a program's memory did, for people: summaries, snapshots as JSON and as a page, replays.
 //!
 //! Works on the data that lower floors hand out. Builds without the `gpu` feature.
+//!
+//! - [`summary`]: the table that PyTorch users know, and the categories.
+//! - [`Snapshot::to_json`](crate::memory::Snapshot::to_json): for PyTorch's memory_viz page.
+//! - [`Snapshot::to_html`](crate::memory::Snapshot::to_html): a page of our own, in one file, from [`lifetimes`].
+//! - [`replay`]: recorded programs, run over the pool again.
 
+pub mod lifetimes;
+mod page;
 pub mod replay;
+mod snapshot_json;
+pub mod summary;
