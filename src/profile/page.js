@@ -147,11 +147,10 @@ function steps(c, left, upper, lower) {
   c.lineTo(end, upper[upper.length - 1]);
   if (!lower) return;
   c.lineTo(end, lower[lower.length - 1]);
-  for (let x = lower.length - 1; x >= 0; x--) {
-    if (x < lower.length - 1 && lower[x] === lower[x + 1]) continue;
+  for (let x = lower.length - 2; x >= 0; x--) {
+    if (lower[x] === lower[x + 1]) continue;
+    c.lineTo(left + x + 1, lower[x + 1]);
     c.lineTo(left + x + 1, lower[x]);
-    c.lineTo(left + x + 1, x ? lower[x] : lower[0]);
-    if (x && lower[x - 1] !== lower[x]) c.lineTo(left + x, lower[x]);
   }
   c.lineTo(left, lower[0]);
   c.closePath();
@@ -303,8 +302,8 @@ function drawSegments() {
     c.fillStyle = colorOf(i);
     c.fillRect(bx, r.y, Math.max(0.6, bw - (bw > 3 ? 1 : 0)), H);
     if (bw > 54) {
-      c.fillStyle = '#fff'; c.font = '10.5px system-ui, "DejaVu Sans", sans-serif'; c.textBaseline = 'middle'; c.textAlign = 'left';
-      c.save(); c.beginPath(); c.rect(bx, r.y, bw - 4, H); c.clip(); c.fillText(sites[blocks.site[i]][0], bx + 5, r.y + H / 2 + 0.5); c.restore();
+      c.fillStyle = blocks.category[i] === 6 ? look.ink : '#fff'; c.font = '10.5px system-ui, "DejaVu Sans", sans-serif'; c.textBaseline = 'middle'; c.textAlign = 'left';
+      c.save(); c.beginPath(); c.rect(bx, r.y, bw - 4, H); c.clip(); c.fillText(blocks.category[i] === 6 ? 'retiring' : sites[blocks.site[i]][0], bx + 5, r.y + H / 2 + 0.5); c.restore();
     }
     if (i === view.block) { c.strokeStyle = look.ink; c.lineWidth = 2; c.strokeRect(bx + 1, r.y + 1, Math.max(2, bw - 3), H - 2); }
     lent++;
