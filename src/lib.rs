@@ -34,7 +34,7 @@
 //! The README explains the two rules (calls are enqueued, memory is cached), ARCHITECTURE.md how the crate is built.
 #![deny(missing_docs)]
 #![deny(rustdoc::broken_intra_doc_links)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod dtype;
 pub mod error;

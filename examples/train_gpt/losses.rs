@@ -1,6 +1,7 @@
 //! Losses read late: the copy to the host is enqueued with the step, a thread collects it when it comes.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::cell::Cell;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -21,6 +22,7 @@ pub struct Loss {
 pub struct Losses {
     sender: SyncSender<TensorRead<f32>>,
     thread: JoinHandle<linn::Result<Vec<Loss>>>,
+    waits: Cell<u64>,
 }
 
 impl Losses {
@@ -28,19 +30,28 @@ impl Losses {
     pub fn new(report: impl Fn(usize, f32) + Send + 'static) -> Losses {
         // The thread itself holds one more.
         let (sender, receiver) = sync_channel(MOST_BEHIND - 1);
-        Losses { sender, thread: std::thread::spawn(move || collect(receiver, report)) }
+        Losses { sender, thread: std::thread::spawn(move || collect(receiver, report)), waits: Cell::new(0) }
     }
 
     /// The loss of the next step; waits only where the host is more than 8 steps ahead. False: the collector has stopped, and
     /// [`Losses::finish`] says why.
     pub fn push(&self, loss: TensorRead<f32>) -> bool {
-        self.sender.send(loss).is_ok()
+        match self.sender.try_send(loss) {
+            Ok(()) => true,
+            Err(TrySendError::Full(loss)) => {
+                self.waits.set(self.waits.get() + 1);
+                self.sender.send(loss).is_ok()
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
     }
 
-    /// All losses, once the last has come.
-    pub fn finish(self) -> Result<Vec<Loss>> {
+    /// All losses, once the last has come, and how often `push` waited.
+    pub fn finish(self) -> Result<(Vec<Loss>, u64)> {
         drop(self.sender);
-        Ok(self.thread.join().map_err(|_| anyhow!("the thread that reads losses panicked\nhelp: report this as a bug"))??)
+        let losses =
+            self.thread.join().map_err(|_| anyhow!("the thread that reads losses panicked\nhelp: report this as a bug"))??;
+        Ok((losses, self.waits.get()))
     }
 }
 

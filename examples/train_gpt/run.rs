@@ -88,9 +88,10 @@ pub fn run(args: Args) -> Result<Summary> {
         println!("{} on {}", describe(&trainer, &text), device.info());
     }
     let first_step = trainer.step;
-    let (losses, early) = trainer.train(&args, &save)?;
+    let (losses, loss_waits, early) = trainer.train(&args, &save)?;
     let tokens_per_step = trainer.settings.batch * trainer.settings.context * trainer.settings.accum;
     let mut summary = Summary::of_training(&device, &losses, tokens_per_step, early);
+    summary.loss_waits = loss_waits;
     summary.interrupted = trainer.step < trainer.settings.steps;
     if trainer.step > first_step {
         save(&trainer)?;
@@ -114,8 +115,9 @@ pub fn run(args: Args) -> Result<Summary> {
 }
 
 impl Trainer {
-    /// Steps until the last one or Ctrl-C. Returns the losses and the counters after the third step.
-    fn train(&mut self, args: &Args, save: &dyn Fn(&Trainer) -> Result<()>) -> Result<(Vec<Loss>, Counters)> {
+    /// Steps until the last one or Ctrl-C. Returns the losses, how often the host waited for one, and the counters after the
+    /// third step.
+    fn train(&mut self, args: &Args, save: &dyn Fn(&Trainer) -> Result<()>) -> Result<(Vec<Loss>, u64, Counters)> {
         let bar = progress_bar(args, &self.settings, self.step);
         let losses = Losses::new(reporter(&bar, self));
         let first = self.step;
@@ -133,9 +135,9 @@ impl Trainer {
                 save(self)?;
             }
         }
-        let losses = losses.finish()?;
+        let (losses, waits) = losses.finish()?;
         bar.finish_and_clear();
-        Ok((losses, early))
+        Ok((losses, waits, early))
     }
 
     /// Enqueues one step; returns its loss, on its way to the host: the copy is enqueued before the last backward pass.

@@ -28,8 +28,10 @@ pub struct Summary {
     pub driver_allocations_after_step_3: u64,
     /// From step 3 on, 0 to 1.
     pub bind_group_hit_rate: f64,
-    /// Times the host blocked, up to the end of the training.
+    /// Times a call of linn blocked the host, up to the end of the training.
     pub host_syncs: u64,
+    /// Times the trainer paused because it was 8 steps ahead of the last loss: the device had work for all of that time.
+    pub loss_waits: u64,
     /// Name, backend, driver.
     pub adapter: [String; 3],
     /// The sampled text.
@@ -95,6 +97,7 @@ impl Summary {
             "driver_allocations_after_step_3": self.driver_allocations_after_step_3,
             "bind_group_hit_rate": self.bind_group_hit_rate,
             "host_syncs": self.host_syncs,
+            "loss_waits": self.loss_waits,
             "adapter": { "name": name, "backend": backend, "driver": driver },
         });
         let text = format!("{json:#}\n");

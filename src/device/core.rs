@@ -53,6 +53,9 @@ pub(crate) struct Core {
     pub(crate) status_used: bool,
     pub(crate) clear_status: bool,
     pub(crate) stop: bool,
+    /// The thread that the queue runs on, while it runs.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    pub(crate) queue_thread: Option<std::thread::ThreadId>,
     /// The queue thread sleeps until it is woken.
     pub(crate) queue_sleeps: bool,
     pub(crate) counters: Counters,
@@ -131,6 +134,7 @@ impl Core {
             status_used: false,
             clear_status: false,
             stop: false,
+            queue_thread: None,
             queue_sleeps: false,
             counters: Counters::default(),
         }

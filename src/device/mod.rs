@@ -4,6 +4,7 @@
 //! (`stream::queue`), which owns the last wgpu handles. Read next: `memory.rs` (the allocation ladder), `core.rs`.
 
 mod adapter;
+mod at_exit;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
@@ -40,6 +41,9 @@ struct Handle {
     shared: Arc<Shared>,
     closer: Mutex<Option<Closer>>,
 }
+
+/// How long closing waits for work in flight.
+pub(crate) const CLOSING: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What upper floors run when the device closes (joins the queue thread).
 pub(crate) type Closer = Box<dyn FnOnce() + Send>;
@@ -111,6 +115,7 @@ impl Shared {
             step: OnceLock::new(),
             refuse_segments: AtomicU64::new(0),
         });
+        at_exit::watch(&shared);
         let weak = Arc::downgrade(&shared);
         shared.gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             if let Some(shared) = weak.upgrade() {
@@ -139,6 +144,25 @@ impl Shared {
             Some(step) => step(),
             None if sleeps => self.work.notify_one(),
             None => {}
+        }
+    }
+
+    /// Ends the queue and waits until it has ended: for the end of the process, where nothing may block for ever.
+    #[cfg(unix)]
+    fn stop_and_wait(&self) {
+        let end = std::time::Instant::now() + 2 * CLOSING;
+        let step = std::time::Duration::from_millis(1);
+        while std::time::Instant::now() < end {
+            // The thread that ends the process may be inside the lock.
+            if let Ok(mut core) = self.core.try_lock() {
+                core.stop = true;
+                let on_its_own_thread = core.queue_thread == Some(std::thread::current().id());
+                if core.queue_thread.is_none() || on_its_own_thread {
+                    return;
+                }
+                self.work.notify_all();
+            }
+            std::thread::sleep(step);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::device::command::{ChunkId, Op, PipelineId};
 use crate::device::core::{Core, ReadSlot};
 use crate::device::driver::{self, BufferKind};
 use crate::device::staging::Direction;
-use crate::device::{ReadChunk, Shared};
+use crate::device::{CLOSING, ReadChunk, Shared};
 use crate::kernel::pipeline::Registry;
 use crate::stream::encode::{Encoder, Resolved, Uniform};
 use crate::stream::policy::{self, Estimates};
@@ -23,8 +23,6 @@ use crate::timeline::SubmissionId;
 
 /// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long closing waits for work in flight.
-const CLOSING: Duration = Duration::from_secs(10);
 
 /// What happened in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +91,12 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     let for_thread = shared.clone();
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
-        .spawn(move || queue.run(&for_thread))
+        .spawn(move || {
+            for_thread.lock().queue_thread = Some(std::thread::current().id());
+            queue.run(&for_thread);
+            drop(queue);
+            for_thread.lock().queue_thread = None;
+        })
         .map_err(|error| format!("the queue thread could not be started: {error}"))?;
     Ok(Box::new(move || {
         // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself.
