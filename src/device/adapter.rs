@@ -12,8 +12,12 @@ pub struct DeviceOptions {
     pub backend: Option<String>,
     /// Part of the adapter's name, driver or backend, in any case. `None`: `LINN_ADAPTER`, else the best.
     pub adapter: Option<String>,
-    /// Most bytes of device memory to reserve. `None`: no limit but the driver's.
+    /// Most bytes of device memory to reserve. `None`: the limit of `alloc_conf` or `LINN_ALLOC_CONF`, else none but the
+    /// driver's.
     pub memory_limit: Option<u64>,
+    /// Settings of the memory pool, written as in `LINN_ALLOC_CONF` ([`memory::settings`](crate::memory::settings)), which
+    /// is applied first: what stands here wins, as in PyTorch.
+    pub alloc_conf: Option<String>,
     /// Keep freed memory for reuse (the default), or buy and give back one buffer per tensor (to compare).
     pub caching: crate::memory::Caching,
     /// How kernel parameters travel; for tests of both ways.

@@ -90,16 +90,33 @@ impl Drop for ReadChunk {
     }
 }
 
+/// How the pool is set up: the environment first, then what the options say.
+fn pool_config(limits: &Limits, options: &DeviceOptions) -> Result<Config> {
+    let mut config = Config {
+        max_segment: limits.max_buffer_size,
+        alignment: u64::from(limits.storage_alignment).max(256),
+        caching: options.caching,
+        ..Config::default()
+    };
+    let environment = std::env::var("LINN_ALLOC_CONF").ok();
+    for settings in [environment.as_deref(), options.alloc_conf.as_deref()].into_iter().flatten() {
+        config.apply(settings)?;
+    }
+    config.limit = options.memory_limit.unwrap_or(config.limit);
+    if config.memory_fraction < 1.0 && config.limit == u64::MAX {
+        return Err(Error::argument(
+            "open",
+            format!("per_process_memory_fraction is {} but there is no limit to take a share of", config.memory_fraction),
+            "set limit_mb in LINN_ALLOC_CONF, or DeviceOptions::memory_limit: wgpu does not say how much memory there is",
+        ));
+    }
+    Ok(config)
+}
+
 impl Shared {
-    fn new(opened: Opened, options: DeviceOptions) -> Arc<Shared> {
+    fn new(opened: Opened, options: DeviceOptions) -> Result<Arc<Shared>> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        let config = Config {
-            limit: options.memory_limit.unwrap_or(u64::MAX),
-            max_segment: opened.limits.max_buffer_size,
-            alignment: u64::from(opened.limits.storage_alignment).max(256),
-            caching: options.caching,
-            ..Config::default()
-        };
+        let config = pool_config(&opened.limits, &options)?;
         let on_queue_thread_only = opened.info.backend == "gl" && cfg!(not(target_arch = "wasm32"));
         let shared = Arc::new(Shared {
             gpu: Gpu { device: opened.device, queue: opened.queue },
@@ -128,7 +145,7 @@ impl Shared {
                 shared.lost(format!("{reason:?}: {message}"));
             }
         });
-        shared
+        Ok(shared)
     }
 
     /// The core. A panic of another thread does not take it away: its state is plain data, changed by total functions.
@@ -232,12 +249,12 @@ fn one_line(text: &str) -> String {
 
 impl Device {
     pub(crate) async fn open_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
-        Ok(Shared::new(adapter::open(&options).await?, options))
+        Shared::new(adapter::open(&options).await?, options)
     }
 
     /// A device without a driver, for tests of everything but kernels.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn noop_parts(options: DeviceOptions) -> Arc<Shared> {
+    pub(crate) fn noop_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
         Shared::new(adapter::open_noop(), options)
     }
 

@@ -6,7 +6,7 @@ use super::policy::{Caching, Policy, Request, Rung, Tag};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
-use super::size_class::{round_size, segment_size};
+use super::size_class::{self, round_size, segment_size};
 use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
@@ -52,13 +52,16 @@ impl Pool {
             return self.alloc_pytorch(request, horizons);
         }
         let size = self.round(request.bytes);
-        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons) {
+        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
+            && !self.leaves_whole(key, size, request, horizons)
+        {
             return self.lend(key, size, request, horizons);
         }
         self.reap(horizons);
         if self.config.caching == Caching::Pooled
             && self.unmark_fitting(size)
             && let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
+            && !self.leaves_whole(key, size, request, horizons)
         {
             return self.lend(key, size, request, horizons);
         }
@@ -73,6 +76,7 @@ impl Pool {
             && let Some(bytes) = self.plan_purchase(size, request, horizons)
         {
             self.pending += bytes;
+            request.bought = true;
             return Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag, owner: None });
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
@@ -97,6 +101,18 @@ impl Pool {
         self.exhausted(cause, size, request)
     }
 
+    /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
+    /// instead, as long as that raises no peak or the idle one can make room for it.
+    fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        let at = self.blocks[key.block].segment;
+        let segment = &self.segments[at];
+        !request.bought
+            && segment.lent == 0
+            && !segment.fresh
+            && size_class::leaves_whole(size, segment.size)
+            && (self.has_completed(at, horizons) || self.held(horizons) + size <= self.stats.reserved_bytes.peak)
+    }
+
     /// Bytes of the block for a request.
     pub(super) fn round(&self, bytes: u64) -> u64 {
         round_size(bytes.max(1), self.config.alignment, &self.config.roundup_power2_divisions)
@@ -107,6 +123,14 @@ impl Pool {
         let leaving = self.marked.iter().filter(|at| self.has_completed(**at, horizons));
         let leaving: u64 = leaving.map(|at| self.segments[*at].size).sum();
         (self.stats.reserved_bytes.current + self.pending).saturating_sub(leaving)
+    }
+
+    /// Idle segments go back before more than this is reserved: the limit, or the garbage collector's share of it.
+    pub(super) fn collected_above(&self) -> u64 {
+        match self.config.garbage_collection_threshold {
+            threshold if threshold > 0.0 && self.config.limit != u64::MAX => (self.config.limit as f64 * threshold) as u64,
+            _ => self.config.limit,
+        }
     }
 
     /// The driver refused the segment that `request` was told to buy.
@@ -141,7 +165,7 @@ impl Pool {
             _ => size,
         };
         let held = self.held(horizons);
-        let over_limit = (held + size).saturating_sub(self.config.limit);
+        let over_limit = (held + size).saturating_sub(self.collected_above());
         let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
         let released = match over_limit.max(over_peak) {
             0 => 0,

@@ -84,6 +84,7 @@ mod pool;
 pub mod pytorch;
 mod report;
 mod segments;
+pub mod settings;
 pub mod sim;
 pub mod size_class;
 mod snapshot;

@@ -77,6 +77,8 @@ impl Tag {
 pub struct Config {
     /// Bytes that may be reserved at most (retiring ones included).
     pub limit: u64,
+    /// The share of `limit` that may be reserved.
+    pub memory_fraction: f64,
     /// Largest segment that the driver can sell (`max_buffer_size`).
     pub max_segment: u64,
     /// Alignment of blocks in bytes, a power of two, at least 256.
@@ -94,7 +96,7 @@ pub struct Config {
     /// Sizes are rounded up to this many steps per power of two; 0 and 1 for none. Entry 0 holds for sizes below 2 MiB,
     /// entry k for those from 2^k MiB on, the last one for all from 32 GiB on.
     pub roundup_power2_divisions: [u64; 16],
-    /// The share of the limit above which idle segments are given back before one is bought (`pytorch` only); 0 for never.
+    /// The share of the limit above which idle segments are given back before one is bought; 0 for never.
     pub garbage_collection_threshold: f64,
 }
 
@@ -113,6 +115,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             limit: u64::MAX,
+            memory_fraction: 1.0,
             max_segment: 256 << 20,
             alignment: 256,
             caching: Caching::Pooled,
@@ -146,9 +149,10 @@ pub struct Request {
     pub(super) rung: Rung,
     /// The last resort was used.
     pub(super) waited: bool,
-    /// Policy `pytorch`: the cache was searched for it, a segment was asked for.
-    pub(super) searched: bool,
+    /// A segment was asked for.
     pub(super) bought: bool,
+    /// Policy `pytorch`: the cache was searched for it.
+    pub(super) searched: bool,
 }
 
 /// Which purchase comes next. (Policy `pytorch`: a plain one, one after oversize segments went back, one after all cached

@@ -52,6 +52,11 @@ pub struct Pool {
     pub(super) history: Option<Box<History>>,
 }
 
+/// A share of a limit; no limit has no share.
+fn share(limit: u64, share: f64) -> u64 {
+    if limit == u64::MAX || share >= 1.0 { limit } else { (limit as f64 * share) as u64 }
+}
+
 impl Pool {
     /// An empty pool. The alignment becomes a power of two of at least 256 (policy `pytorch`: 512).
     pub fn new(mut config: Config) -> Pool {
@@ -59,6 +64,7 @@ impl Pool {
         if config.policy == Policy::Pytorch {
             config.alignment = config.alignment.max(pytorch::MIN_BLOCK);
         }
+        config.limit = share(config.limit, config.memory_fraction);
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
         let stats = Counters { max_split_size: config.max_split_size, ..Counters::default() };
         Pool {

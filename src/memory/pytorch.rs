@@ -145,8 +145,7 @@ impl Pool {
     /// Gives cached segments of the large pool back, those first that were not used for long, until `reserved` is down to
     /// its threshold.
     fn collect_garbage(&mut self, horizons: &impl Horizons) {
-        let threshold = (self.config.garbage_collection_threshold * self.config.limit as f64) as u64;
-        let target = self.held(horizons).saturating_sub(threshold);
+        let target = self.held(horizons).saturating_sub(self.collected_above());
         let mut freed = 0;
         while freed < target {
             let large = |at: &u32| self.segments[*at].owner.is_some_and(|owner| !owner.small);

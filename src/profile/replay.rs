@@ -124,12 +124,14 @@ impl Workload {
         text
     }
 
-    /// The most bytes live at one time, sizes rounded up to 512 bytes: no allocator can reserve less.
-    pub fn peak_live(&self) -> u64 {
+    /// The most bytes live at one time, sizes rounded up to 512 bytes: no allocator can reserve less. Requests of more than
+    /// `max_segment` bytes, which cannot be served, are left out.
+    pub fn peak_live(&self, max_segment: u64) -> u64 {
         let mut sizes = HashMap::new();
         let (mut live, mut peak) = (0u64, 0);
         for row in &self.rows {
             match *row {
+                Row::Alloc { size, .. } if size > max_segment => {}
                 Row::Alloc { id, size, .. } => {
                     let size = round_up(size, 512);
                     sizes.insert(id, size);
@@ -182,7 +184,7 @@ pub struct Figures {
     pub allocated_bytes: u64,
     /// Requests that failed.
     pub failed: u64,
-    /// The largest request beyond `max_segment`, which no purchase can serve; 0 for none.
+    /// Of these, requests of more than `max_segment` bytes.
     pub beyond_segment: u64,
     /// Nanoseconds of the whole replay, the pretend device included, per allocation.
     pub ns_per_pair: f64,
@@ -196,7 +198,7 @@ pub fn replay(workload: &Workload, options: &Options) -> Figures {
     let mut device = SimDevice::new(u64::MAX, options.config.clone());
     let mut live: HashMap<u64, (Lease, StreamId)> = HashMap::new();
     let mut in_flight: VecDeque<u64> = VecDeque::new();
-    let mut figures = Figures { peak_live: workload.peak_live(), ..Figures::default() };
+    let mut figures = Figures { peak_live: workload.peak_live(options.config.max_segment), ..Figures::default() };
     let tag = Tag::here(Category::Temporary, "replay");
     let start = Instant::now();
     for (now, row) in (0u64..).zip(&workload.rows) {
@@ -211,7 +213,7 @@ pub fn replay(workload: &Workload, options: &Options) -> Figures {
                     Err(_) => {
                         figures.failed += 1;
                         if size > options.config.max_segment {
-                            figures.beyond_segment = figures.beyond_segment.max(size);
+                            figures.beyond_segment += 1;
                         }
                     }
                 }

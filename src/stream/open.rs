@@ -31,7 +31,7 @@ impl Device {
     /// A device without a driver: streams, memory and staging work, kernels do nothing. For tests.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn noop(options: DeviceOptions) -> Result<Device> {
-        let shared = Device::noop_parts(options);
+        let shared = Device::noop_parts(options)?;
         let closer = queue::start(&shared).map_err(|fact| Error::DeviceLost { fact })?;
         Ok(Device::from_parts(shared, closer))
     }

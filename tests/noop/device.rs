@@ -321,3 +321,45 @@ fn unpooled_memory_goes_back_at_once() {
     device.synchronize().unwrap();
     assert_eq!((device.memory_allocated(), device.memory_reserved()), (0, 0));
 }
+
+fn open_with_settings(settings: &str) -> linn::Result<Device> {
+    let mut options = DeviceOptions::default();
+    options.alloc_conf = Some(settings.into());
+    Device::noop(options)
+}
+
+#[test]
+fn settings_reach_the_pool() {
+    let device = open_with_settings("policy:pytorch,large_segment_size_mb:32").unwrap();
+    let made = Tensor::zeros(&device, &[3 << 17]).unwrap();
+    assert_eq!(device.memory_reserved(), 32 * MIB, "1.5 MiB come from a segment of PyTorch's size");
+    drop(made);
+    check_books(&device);
+    let error = open_with_settings("max_split_size_mb:2").unwrap_err().to_string();
+    assert_eq!(
+        error, "memory settings: max_split_size_mb is \"2\"\nhelp: allowed: a whole number of MiB from 20",
+        "a setting that cannot be obeyed is no setting"
+    );
+    assert!(open_with_settings("per_process_memory_fraction:0.5").unwrap_err().to_string().contains("no limit"));
+}
+
+/// Runs itself again with the variable set.
+#[test]
+fn the_environment_is_read_first_and_code_wins() {
+    if std::env::var_os("LINN_ALLOC_CONF").is_none() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "device::the_environment_is_read_first_and_code_wins"])
+            .env("LINN_ALLOC_CONF", "limit_mb:4,policy:pytorch")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let elements = |device: &Device, mib: u64| Tensor::zeros(device, &[(mib * MIB / 4) as usize]);
+    assert!(elements(&open(), 4).is_err(), "1 MiB < 4 MiB, so it takes a segment of 20 MiB");
+    assert!(elements(&open_with_settings("limit_mb:20").unwrap(), 4).is_ok());
+    assert!(elements(&open_with_settings("policy:linn").unwrap(), 4).is_ok(), "the limit of the environment holds");
+    assert!(elements(&open_with_settings("policy:linn").unwrap(), 5).is_err());
+    assert!(elements(&open_with_limit(20 * MIB), 4).is_ok());
+}

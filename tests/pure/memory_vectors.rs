@@ -2,7 +2,7 @@
 
 use linn::ids::StreamId;
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::size_class::{round_up, segment_size};
+use linn::memory::size_class::{leaves_whole, round_up, segment_size};
 use linn::memory::{Category, Config, Tag};
 
 const KIB: u64 = 1 << 10;
@@ -27,17 +27,36 @@ fn requests_are_rounded_up() {
 }
 
 #[test]
+fn large_blocks_leave_much_larger_idle_segments_whole() {
+    let table = [
+        (31 * MIB, GIB, false),
+        (32 * MIB, 48 * MIB, true),
+        (32 * MIB, 48 * MIB - 256, false),
+        (900 * MIB, 1800 * MIB, true),
+        (900 * MIB, 1000 * MIB, false),
+        (GIB, GIB, false),
+    ];
+    for (size, segment, expected) in table {
+        assert_eq!(leaves_whole(size, segment), expected, "{size} in {segment}");
+    }
+}
+
+#[test]
 fn segments_grow_with_what_is_reserved() {
     // block, reserved, largest buffer -> segment
     let table = [
         (256, 0, 256 * MIB, 2 * MIB),
         (2 * MIB, 0, 256 * MIB, 2 * MIB),
         (2 * MIB + 256, 0, 256 * MIB, 4 * MIB),
-        (256, 40 * MIB, 256 * MIB, 2 * MIB),
-        (256, 41 * MIB, 256 * MIB, 4 * MIB),
-        (256, 10 * GIB, 2 * GIB, 512 * MIB),
-        (256, 10 * GIB, 256 * MIB, 256 * MIB),
-        (600 * MIB, 10 * GIB, 2 * GIB, 600 * MIB),
+        (256, 32 * MIB, 256 * MIB, 2 * MIB),
+        (256, 33 * MIB, 256 * MIB, 9 * MIB / 4),
+        (256, 2 * GIB, GIB, 128 * MIB),
+        (256, 2 * GIB, 100 * MIB, 100 * MIB),
+        // Growth ends at 256 MiB, and from 16 MiB on a block has a segment of its own.
+        (256, 10 * GIB, 2 * GIB, 256 * MIB),
+        (15 * MIB, 10 * GIB, 2 * GIB, 256 * MIB),
+        (16 * MIB, 10 * GIB, 2 * GIB, 16 * MIB),
+        (600 * MIB + 256, 10 * GIB, 2 * GIB, 600 * MIB + MIB / 4),
         // A largest buffer of 2 GiB - 1 byte is rounded down to the alignment.
         (2 * GIB - 256, 0, 2 * GIB - 1, 2 * GIB - 256),
         (256, 0, MIB, MIB),
@@ -71,6 +90,13 @@ fn sequences_reserve_what_the_table_says() {
         ("4 x 32 MiB, free all, 8 x 16 MiB", [of(4, 32 * MIB), frees(4), of(8, 16 * MIB)].concat(), 4, 128 * MIB, 128 * MIB),
         // PyTorch keeps 256 MiB here: none of the 16 MiB segments fits, and linn gives them back before it buys.
         ("8 x 16 MiB, free all, 4 x 32 MiB", [of(8, 16 * MIB), frees(8), of(4, 32 * MIB)].concat(), 4, 128 * MIB, 128 * MIB),
+        (
+            "a large idle segment goes back rather than be broken up",
+            vec![A(200 * MIB), F(0), A(50 * MIB), A(50 * MIB), F(1), A(200 * MIB)],
+            2,
+            250 * MIB,
+            250 * MIB,
+        ),
         (
             "best fit, not first fit",
             vec![A(MIB), A(256), A(512 * KIB), A(256), F(0), F(2), A(512 * KIB)],
