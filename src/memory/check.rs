@@ -1,6 +1,6 @@
 //! What is always true of a pool: sentences, each with a function.
 
-use super::block::{Block, BlockState, Segment, SegmentState};
+use super::block::{Block, BlockState, SegmentState};
 use super::pool::Pool;
 use super::pytorch::SMALL_SIZE;
 use super::stats::Breakdown;
@@ -130,36 +130,25 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
 }
 
 fn stats_are_what_blocks_say(pool: &Pool) -> bool {
+    // Of large and of small sizes, in the order of `PoolStats`.
+    let mut seen = [[0u64; 9]; 2];
+    let mut count = |small: bool, first: usize, values: &[u64]| {
+        seen[usize::from(small)][first..].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    };
+    for (_, block) in pool.live_blocks() {
+        let (segment, small) = (&pool.segments[block.segment], block.requested <= SMALL_SIZE);
+        match block.state {
+            BlockState::Lent => count(small, 0, &[1, block.size, 1, block.size, block.requested]),
+            BlockState::Waiting => count(small, 2, &[1, block.size, block.requested]),
+            BlockState::Free if block.size < segment.size => count(segment.small, 7, &[1, block.size]),
+            _ => {}
+        }
+    }
+    for (_, segment) in pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant) {
+        count(segment.small, 5, &[1, segment.size]);
+    }
     let stats = pool.stats();
-    [(&stats.large_pool, false), (&stats.small_pool, true)].into_iter().all(|(stats, small)| {
-        let blocks = || pool.live_blocks().map(|(_, block)| block);
-        let of = |states: &[BlockState], size: fn(&Block) -> u64| -> u64 {
-            let class = blocks().filter(|block| (block.requested <= SMALL_SIZE) == small);
-            class.filter(|block| states.contains(&block.state)).map(size).sum()
-        };
-        let split = |size: fn(&Block) -> u64| -> u64 {
-            let rest = |block: &&Block| block.size < pool.segments[block.segment].size;
-            let class = blocks().filter(|block| pool.segments[block.segment].small == small);
-            class.filter(rest).filter(|block| block.state == BlockState::Free).map(size).sum()
-        };
-        let bought = |size: fn(&Segment) -> u64| -> u64 {
-            let there = pool.segments.iter().map(|(_, segment)| segment).filter(|segment| segment.small == small);
-            there.filter(|segment| segment.state != SegmentState::Vacant).map(size).sum()
-        };
-        let (lent, active) = ([BlockState::Lent], [BlockState::Lent, BlockState::Waiting]);
-        let now = [
-            ("allocation", of(&lent, |_| 1)),
-            ("allocated_bytes", of(&lent, |block| block.size)),
-            ("active", of(&active, |_| 1)),
-            ("active_bytes", of(&active, |block| block.size)),
-            ("requested_bytes", of(&active, |block| block.requested)),
-            ("segment", bought(|_| 1)),
-            ("reserved_bytes", bought(|segment| segment.size)),
-            ("inactive_split", split(|_| 1)),
-            ("inactive_split_bytes", split(|block| block.size)),
-        ];
-        stats.named().map(|(name, stat)| (name, stat.current)) == now
-    })
+    [stats.large_pool, stats.small_pool].map(|stats| stats.named().map(|(_, stat)| stat.current)) == seen
 }
 
 fn pools_add_up(pool: &Pool) -> bool {

@@ -7,6 +7,8 @@
 //! - [`Snapshot::to_html`](crate::memory::Snapshot::to_html): a page of our own, in one file, from [`lifetimes`].
 //! - [`replay`]: recorded programs, run over the pool again.
 
+#[cfg(feature = "gpu")]
+mod device;
 pub mod lifetimes;
 mod page;
 pub mod replay;

@@ -59,6 +59,7 @@ function duration(us) {
 }
 const escape = (text) => String(text).replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
 const place = (site) => escape(sites[site][1]) + ':' + sites[site][2];
+const shortPlace = (site) => `<span title="${place(site)}">${escape(sites[site][1].split(/[\\/]/).slice(-2).join('/'))}:${sites[site][2]}</span>`;
 const row = (name, value) => `<tr><td>${name}</td><td class="n">${value}</td></tr>`;
 
 // --- look --------------------------------------------------------------------------------------------------------------
@@ -69,6 +70,15 @@ function readLook() {
   for (const name of ['paper', 'panel', 'ink', 'dim', 'line', 'faint', 'accent', 'oom', 'free', 'free-line']) look[name] = of(name);
   look.layers = NAMES.map((_, k) => (k === CACHED ? look.free : of('c' + k)));
   look.hatch = hatch(look.free, look['free-line']);
+  look.pixels = look.layers.map(pixel);
+  look.hatchPixel = pixel(look['free-line']);
+  look.inkPixel = pixel(look.ink);
+  look.dimPixel = pixel(look.dim);
+}
+// `#rrggbb` as image data holds it.
+function pixel(color) {
+  const rgb = parseInt(color.slice(1), 16);
+  return new Uint32Array(new Uint8ClampedArray([rgb >> 16, (rgb >> 8) & 255, rgb & 255, 255]).buffer)[0];
 }
 function hatch(ground, line) {
   const tile = document.createElement('canvas');
@@ -81,7 +91,6 @@ function hatch(ground, line) {
   c.stroke();
   return tile;
 }
-const paint = (c, k) => (k === CACHED ? c.createPattern(look.hatch, 'repeat') : look.layers[k]);
 function fit(canvas, height) {
   const ratio = devicePixelRatio || 1, width = Math.max(50, canvas.clientWidth);
   if (height) canvas.style.height = height + 'px';
@@ -107,7 +116,7 @@ function setView(lo, hi) {
   const all = whole(), width = Math.min(all, Math.max(view.byTime ? all / 1e6 : 8, hi - lo));
   view.lo = Math.min(Math.max(0, lo), all - width);
   view.hi = view.lo + width;
-  dirty();
+  dirty(false);
 }
 function choose(s, keep) {
   view.at = Math.min(n, Math.max(0, s));
@@ -135,25 +144,43 @@ function columns(width, lo, hi) {
   }
   return { best, most };
 }
-function steps(c, left, upper, lower) {
-  c.beginPath();
-  c.moveTo(left, upper[0]);
-  for (let x = 0; x < upper.length; x++) {
-    if (x && upper[x] === upper[x - 1]) continue;
-    if (x) c.lineTo(left + x, upper[x - 1]);
-    c.lineTo(left + x, upper[x]);
+// The stack is written pixel by pixel: that takes as long for a hundred thousand events as for ten.
+let board = null;
+function stack(width, height, best, most, y, ratio) {
+  if (!board || board.canvas.width !== width || board.canvas.height !== height) {
+    const canvas = document.createElement('canvas');
+    canvas.width = width; canvas.height = height;
+    const c = canvas.getContext('2d', { willReadFrequently: true }), image = c.createImageData(width, height);
+    board = { canvas, c, image, pixels: new Uint32Array(image.data.buffer) };
   }
-  const end = left + upper.length;
-  c.lineTo(end, upper[upper.length - 1]);
-  if (!lower) return;
-  c.lineTo(end, lower[lower.length - 1]);
-  for (let x = lower.length - 2; x >= 0; x--) {
-    if (lower[x] === lower[x + 1]) continue;
-    c.lineTo(left + x + 1, lower[x + 1]);
-    c.lineTo(left + x + 1, lower[x]);
+  const { pixels } = board, order = ORDER.filter((k) => !view.hidden.has(k)), all = !view.hidden.size, period = Math.round(8 * ratio);
+  pixels.fill(0);
+  const column = (x, from, to, color, hatched) => { // rows from..to, from above
+    for (let row = Math.max(0, from), at = row * width + x; row < Math.min(height, to); row++, at += width) {
+      pixels[at] = hatched && (x + row) % period < ratio ? look.hatchPixel : color;
+    }
+  };
+  const line = (x, before, now, color, thick) => column(x, Math.min(before, now) - (thick >> 1), Math.max(before, now) - (thick >> 1) + thick, color, false);
+  let lastAllocated = -1, lastReserved = -1;
+  for (let x = 0; x < width; x++) {
+    let total = 0, below = height;
+    for (const k of order) {
+      total = k === CACHED && all ? most[x] : total + sums[k][best[x]];
+      const above = Math.round(y(total));
+      if (above < below) column(x, above, below, look.pixels[k], k === CACHED);
+      below = Math.min(below, above);
+    }
+    if (!all) continue;
+    const a = Math.round(y(allocated[best[x]])), r = Math.round(y(most[x]));
+    line(x, lastAllocated < 0 ? a : lastAllocated, a, look.inkPixel, Math.round(ratio));
+    line(x, lastReserved < 0 ? r : lastReserved, r, look.dimPixel, Math.round(1.6 * ratio));
+    [lastAllocated, lastReserved] = [a, r];
   }
-  c.lineTo(left, lower[0]);
-  c.closePath();
+  board.c.putImageData(board.image, 0, 0);
+  return board.canvas;
+}
+function area(c, left, tops, floor) {
+  for (let x = 0; x < tops.length; x++) c.fillRect(left + x, tops[x], 1, floor - tops[x]);
 }
 function tick(most) {
   const rough = most / 5, base = Math.pow(1024, Math.floor(Math.log(Math.max(rough, 1)) / Math.log(1024)));
@@ -189,36 +216,12 @@ function drawTimeline() {
     c.fillText(view.byTime ? duration(at) : count(Math.round(at)), x, base + 14 * ratio);
   }
 
-  c.save();
-  c.beginPath(); c.rect(left, 0, width, base); c.clip();
-  let lower = new Float32Array(width).fill(y(0));
-  const total = new Float64Array(width);
-  for (const k of ORDER) {
-    if (view.hidden.has(k)) continue;
-    const upper = new Float32Array(width);
-    for (let x = 0; x < width; x++) {
-      total[x] = k === CACHED && !view.hidden.size ? most[x] : total[x] + sums[k][best[x]];
-      upper[x] = y(total[x]);
-    }
-    steps(c, left, upper, lower);
-    c.fillStyle = paint(c, k);
-    c.fill();
-    lower = upper;
-  }
-  const line = (values, color, thick) => {
-    c.strokeStyle = color; c.lineWidth = thick * ratio;
-    steps(c, left, values); c.stroke();
-  };
-  if (!view.hidden.size) {
-    line(Float32Array.from(best, (s) => y(allocated[s])), look.ink, 1.2);
-    line(Float32Array.from(most, y), look.dim, 1.6);
-  }
+  c.drawImage(stack(width, Math.round(base), best, most, y, ratio), left, 0);
   if (near) {
     c.setLineDash([6 * ratio, 4 * ratio]); c.strokeStyle = look.oom; c.lineWidth = ratio;
     c.beginPath(); c.moveTo(left, y(data.limit)); c.lineTo(left + width, y(data.limit)); c.stroke(); c.setLineDash([]);
     c.fillStyle = look.oom; c.textAlign = 'right'; c.fillText('limit ' + bytes(data.limit), left + width - 6 * ratio, y(data.limit) + 9 * ratio);
   }
-  c.restore();
 
   for (const s of oomStates) {
     const x = px(s);
@@ -249,9 +252,8 @@ function drawOverview() {
     const { best, most } = columns(width, 0, whole()), high = Math.max(1, reserved[peak.reserved]), y = (value) => h - (h - 2) * (value / high);
     const tile = document.createElement('canvas'), t = tile.getContext('2d');
     tile.width = w; tile.height = h;
-    const floor = new Float32Array(width).fill(h);
-    steps(t, left, Float32Array.from(most, y), floor); t.fillStyle = look.free; t.fill();
-    steps(t, left, Float32Array.from(best, (s) => y(allocated[s])), floor); t.fillStyle = look.dim; t.globalAlpha = 0.55; t.fill();
+    t.fillStyle = look.free; area(t, left, Float32Array.from(most, y), h);
+    t.fillStyle = look.dim; t.globalAlpha = 0.55; area(t, left, Float32Array.from(best, (s) => y(allocated[s])), h);
     strip = { key, tile };
   }
   c.drawImage(strip.tile, 0, 0);
@@ -335,8 +337,8 @@ function drawHolders() {
 }
 function eventRow(i, now) {
   const action = data.actions[events.action[i]], bad = events.action[i] === OOM ? ' class="oom"' : '';
-  return `<tr class="row${now ? ' now' : ''}" data-state="${i + 1}"><td class="n site">${count(i + 1)}</td><td${bad}>${action.replace('_', ' ')}</td>` +
-    `<td class="n">${bytes(events.size[i])}</td><td>${escape(sites[events.site[i]][0])}<div class="site">${place(events.site[i])}</div></td></tr>`;
+  return `<tr class="row${now ? ' now' : ''}" data-state="${i + 1}"><td class="n site">${count(i + 1)}</td><td${bad}>${action.replace('_', '&nbsp;')}</td>` +
+    `<td class="n">${bytes(events.size[i])}</td><td>${escape(sites[events.site[i]][0])}<div class="site">${shortPlace(events.site[i])}</div></td></tr>`;
 }
 function drawAround() {
   const from = Math.max(0, Math.min(n - 9, view.at - 5)), rows = [];
@@ -369,16 +371,18 @@ function drawOnce() {
   $('ooms').innerHTML = `<table>${ooms.join('')}</table>`;
 }
 
-function draw() {
-  drawTimeline(); drawOverview(); drawSegments(); drawHolders(); drawAround(); drawLegend();
+// The timeline follows the hand; the rest changes with the chosen moment only.
+function draw(moment) {
+  drawTimeline(); drawOverview();
+  if (!moment) return;
+  drawSegments(); drawHolders(); drawAround(); drawLegend();
   $('by-event').classList.toggle('on', !view.byTime);
   $('by-time').classList.toggle('on', view.byTime);
 }
-let waiting = false;
-function dirty() {
-  if (waiting) return;
-  waiting = true;
-  requestAnimationFrame(() => { waiting = false; draw(); });
+let waiting = 0; // 1: the timeline, 2: everything
+function dirty(moment = true) {
+  if (!waiting) requestAnimationFrame(() => { const all = waiting === 2; waiting = 0; draw(all); });
+  waiting = Math.max(waiting, moment ? 2 : 1);
 }
 
 // --- hands -------------------------------------------------------------------------------------------------------------
@@ -456,6 +460,7 @@ function setAxis(byTime) {
   const [lo, hi] = [stateAt(view.lo), stateAt(view.hi)];
   view.byTime = byTime;
   setView(positionOf(lo), positionOf(hi));
+  dirty();
 }
 $('by-event').addEventListener('click', () => setAxis(false));
 $('by-time').addEventListener('click', () => setAxis(true));
@@ -472,23 +477,26 @@ drawOnce();
 if (asked.get('axis') === 'time') { view.byTime = true; view.hi = whole(); }
 if (asked.has('event')) choose(+asked.get('event'));
 if (asked.has('lo')) setView(+asked.get('lo'), +asked.get('hi'));
-draw();
+draw(true);
 if (asked.has('measure')) measure();
 function measure() {
-  const loaded = performance.now() - started, times = [], settle = () => ['timeline', 'segments', 'overview'].forEach((id) => $(id).getContext('2d').getImageData(0, 0, 1, 1));
+  const load_ms = performance.now() - started, zooms = [], moments = [];
+  const settle = () => ['timeline', 'segments', 'overview'].forEach((id) => $(id).getContext('2d').getImageData(0, 0, 1, 1));
   for (let frame = 0; frame < 60; frame++) {
-    const all = whole(), width = all / (1 + (frame % 12) * (frame % 12)), middle = (all * (frame + 0.5)) / 60, begin = performance.now();
-    view.lo = Math.max(0, middle - width / 2); view.hi = Math.min(all, view.lo + width); view.at = Math.floor((n * frame) / 60);
-    draw(); settle();
-    times.push(performance.now() - begin);
-    if (frame === 30) { setAxis(true); setTheme('dark'); }
+    const all = whole(), width = all / (1 + (frame % 12) * (frame % 12)), middle = (all * (frame + 0.5)) / 60, begin = performance.now(), moment = frame % 2 === 1;
+    view.lo = Math.max(0, middle - width / 2); view.hi = Math.min(all, view.lo + width);
+    if (moment) view.at = Math.floor((n * frame) / 60);
+    draw(moment); settle();
+    (moment ? moments : zooms).push(performance.now() - begin);
+    if (frame === 29) { setAxis(true); setTheme('dark'); }
   }
-  times.sort((a, b) => a - b);
+  const canvas = $('timeline'), colors = new Set();
+  for (const pixel of new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)) colors.add(pixel);
+  const times = (list) => [0, list.length >> 1].map((at) => +list.sort((a, b) => a - b)[at].toFixed(2)); // best, median
   const out = document.createElement('pre');
   out.id = 'measured'; out.hidden = true;
-  const drawn = reserved[peak.reserved], rows = document.querySelectorAll('#holders tr').length;
-  out.textContent = JSON.stringify({ events: n, frames: times.length, load_ms: +loaded.toFixed(1), median_ms: +times[30].toFixed(2), worst_ms: +times[59].toFixed(2),
-    peak_reserved: drawn, peak_allocated: allocated[peak.allocated], last_reserved: reserved[n], last_allocated: allocated[n], ooms: oomStates.length, holders: rows,
-    resources: performance.getEntriesByType('resource').length, errors });
+  out.textContent = JSON.stringify({ events: n, load_ms: +load_ms.toFixed(1), zoom_ms: times(zooms), moment_ms: times(moments), colors: colors.size,
+    peak_reserved: reserved[peak.reserved], peak_allocated: allocated[peak.allocated], last_reserved: reserved[n], last_allocated: allocated[n],
+    ooms: oomStates.length, holders: document.querySelectorAll('#holders tr').length, resources: performance.getEntriesByType('resource').length, errors });
   document.body.append(out);
 }

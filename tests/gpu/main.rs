@@ -12,6 +12,7 @@ mod exit;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
+mod memory_history;
 mod ops_elementwise;
 mod ops_index;
 mod ops_matmul;
