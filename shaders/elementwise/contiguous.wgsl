@@ -8,14 +8,18 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let first = flat_group(group, groups) * WG * p.rounds + lane;
+    let len = p.len;
+    let offsets = p.offsets;
+    let s = bitcast<elem>(p.s);
+    let t = bitcast<elem>(p.t);
     for (var round = 0u; round < p.rounds; round++) {
         let i = first + round * WG;
-        if i * 4u >= p.len {
+        if i * 4u >= len {
             break;
         }
-        let at = p.offsets + i;
-        let value = apply(at, bitcast<elem>(p.s), bitcast<elem>(p.t));
-        let left = p.len - i * 4u;
+        let at = offsets + i;
+        let value = apply(at, s, t);
+        let left = len - i * 4u;
         if left >= 4u {
             out[at.w] = value;
         } else {

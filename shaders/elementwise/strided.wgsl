@@ -21,9 +21,12 @@ fn main(
         offset_of(outer, p.c_strides.xyz),
         offset_of(outer, p.out_strides.xyz),
     );
-    for (var i = job % p.chunks; i < p.shape.w; i += p.chunks) {
+    let width = p.shape.w;
+    let s = bitcast<elem>(p.s);
+    let t = bitcast<elem>(p.t);
+    for (var i = job % p.chunks; i < width; i += p.chunks) {
         let at = start + i * strides;
-        out[at.w] = apply(at, bitcast<elem>(p.s), bitcast<elem>(p.t));
+        out[at.w] = apply(at, s, t);
     }
 }
 

@@ -33,9 +33,34 @@ fn tiles() -> u32 {
     return p.tiles.x * p.tiles.y * p.tiles.z;
 }
 
-// Stores one element of the result where it exists.
-fn store(at: Place, row: u32, col: u32, value: elem) {
-    if row < p.size.x && col < p.size.y {
-        out[at.out + row * p.out.y + col * p.out.z] = value;
+// Where an invocation's four columns of the result lie, and which of them exist.
+struct Columns {
+    first: vec4<u32>,
+    inside: vec4<bool>,
+    rows: u32,
+    row_stride: u32,
+}
+
+fn columns(at: Place, col: vec4<u32>) -> Columns {
+    return Columns(at.out + col * p.out.z, col < vec4<u32>(p.size.y), p.size.x, p.out.y);
+}
+
+// Stores one row of them where it exists.
+fn store(to: Columns, row: u32, value: vec4<elem>) {
+    if row >= to.rows {
+        return;
+    }
+    let at = to.first + row * to.row_stride;
+    if to.inside.x {
+        out[at.x] = value.x;
+    }
+    if to.inside.y {
+        out[at.y] = value.y;
+    }
+    if to.inside.z {
+        out[at.z] = value.z;
+    }
+    if to.inside.w {
+        out[at.w] = value.w;
     }
 }

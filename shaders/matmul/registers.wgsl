@@ -1,12 +1,6 @@
 // 8 x 8 tile per invocation in registers, no workgroup memory: CPU drivers without subgroups run barriers as coroutines.
 // A workgroup is 2 x 4 invocations. Written out for the reason given in subgroup.wgsl.
 
-fn pick(c: ptr<function, array<vec4<elem>, 8>>, r: u32) -> vec4<elem> {
-    let low = select(select((*c)[0], (*c)[1], r == 1u), select((*c)[2], (*c)[3], r == 3u), r >= 2u);
-    let high = select(select((*c)[4], (*c)[5], r == 5u), select((*c)[6], (*c)[7], r == 7u), r >= 6u);
-    return select(low, high, r >= 4u);
-}
-
 fn accumulate(c: ptr<function, array<vec4<elem>, 8>>, a_low: vec4<elem>, a_high: vec4<elem>, b: vec4<elem>) {
     (*c)[0] += a_low.x * b;
     (*c)[1] += a_low.y * b;
@@ -62,16 +56,10 @@ fn main(
         a_at += p.a.z;
         b_at += p.b.y;
     }
+    let left_columns = columns(at, col + four);
+    let right_columns = columns(at, col + four + 4u);
     for (var r = 0u; r < 8u; r++) {
-        let l = pick(&left, r);
-        let h = pick(&right, r);
-        store(at, row + r, col, l.x);
-        store(at, row + r, col + 1u, l.y);
-        store(at, row + r, col + 2u, l.z);
-        store(at, row + r, col + 3u, l.w);
-        store(at, row + r, col + 4u, h.x);
-        store(at, row + r, col + 5u, h.y);
-        store(at, row + r, col + 6u, h.z);
-        store(at, row + r, col + 7u, h.w);
+        store(left_columns, row + r, pick(&left, r));
+        store(right_columns, row + r, pick(&right, r));
     }
 }

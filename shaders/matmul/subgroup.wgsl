@@ -3,24 +3,8 @@
 // written out: wgpu guards loops with counters, which keep Mesa from unrolling them, and an array that is indexed by a
 // loop variable lives in memory.
 
-// One group of 8 rows: a's values by lane, b's by column.
-fn accumulate(c: ptr<function, array<vec4<elem>, 8>>, a: elem, b: vec4<elem>) {
-    (*c)[0] += subgroupBroadcast(a, 0u) * b;
-    (*c)[1] += subgroupBroadcast(a, 1u) * b;
-    (*c)[2] += subgroupBroadcast(a, 2u) * b;
-    (*c)[3] += subgroupBroadcast(a, 3u) * b;
-    (*c)[4] += subgroupBroadcast(a, 4u) * b;
-    (*c)[5] += subgroupBroadcast(a, 5u) * b;
-    (*c)[6] += subgroupBroadcast(a, 6u) * b;
-    (*c)[7] += subgroupBroadcast(a, 7u) * b;
-}
-
-// Row r of a group: selects are far cheaper to compile than 256 stores, each of which is a loop over lanes.
-fn pick(c: ptr<function, array<vec4<elem>, 8>>, r: u32) -> vec4<elem> {
-    let low = select(select((*c)[0], (*c)[1], r == 1u), select((*c)[2], (*c)[3], r == 3u), r >= 2u);
-    let high = select(select((*c)[4], (*c)[5], r == 5u), select((*c)[6], (*c)[7], r == 7u), r >= 6u);
-    return select(low, high, r >= 4u);
-}
+alias left = elem;
+alias right = vec4<elem>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -63,6 +47,7 @@ fn main(
         a_at += p.a.z;
         b_at += p.b.y;
     }
+    let to = columns(at, col);
     let rows = min(TM, p.size.x - at.row);
     for (var r = 0u; r < rows; r++) {
         let i = r % 8u;
@@ -70,9 +55,6 @@ fn main(
         let low = select(select(pick(&c0, i), pick(&c1, i), g == 1u), select(pick(&c2, i), pick(&c3, i), g == 3u), g >= 2u);
         let high = select(select(pick(&c4, i), pick(&c5, i), g == 5u), select(pick(&c6, i), pick(&c7, i), g == 7u), g >= 6u);
         let value = select(low, high, g >= 4u);
-        store(at, at.row + r, col.x, value.x);
-        store(at, at.row + r, col.y, value.y);
-        store(at, at.row + r, col.z, value.z);
-        store(at, at.row + r, col.w, value.w);
+        store(to, at.row + r, value);
     }
 }

@@ -6,23 +6,8 @@ fn row_of(i: u32, r: u32) -> u32 {
     return select(32u * (i / 4u) + 4u * r + i % 4u, 8u * i + r, A_ALONG_K == 1u);
 }
 
-fn accumulate(c: ptr<function, array<vec4<elem>, 8>>, a: vec4<elem>, b: mat4x4<elem>) {
-    (*c)[0] += b * subgroupBroadcast(a, 0u);
-    (*c)[1] += b * subgroupBroadcast(a, 1u);
-    (*c)[2] += b * subgroupBroadcast(a, 2u);
-    (*c)[3] += b * subgroupBroadcast(a, 3u);
-    (*c)[4] += b * subgroupBroadcast(a, 4u);
-    (*c)[5] += b * subgroupBroadcast(a, 5u);
-    (*c)[6] += b * subgroupBroadcast(a, 6u);
-    (*c)[7] += b * subgroupBroadcast(a, 7u);
-}
-
-// Row r of a group: selects are far cheaper to compile than 256 stores, each of which is a loop over lanes.
-fn pick(c: ptr<function, array<vec4<elem>, 8>>, r: u32) -> vec4<elem> {
-    let low = select(select((*c)[0], (*c)[1], r == 1u), select((*c)[2], (*c)[3], r == 3u), r >= 2u);
-    let high = select(select((*c)[4], (*c)[5], r == 5u), select((*c)[6], (*c)[7], r == 7u), r >= 6u);
-    return select(low, high, r >= 4u);
-}
+alias left = vec4<elem>;
+alias right = mat4x4<elem>;
 
 // Four texels, one after the other.
 fn four_of_a(at: u32, step: u32) -> mat4x4<elem> {
@@ -96,20 +81,13 @@ fn main(
             accumulate(&c7, high[3], b);
         }
     }
-    let col = at.col + select(4u * lane + vec4<u32>(0u, 1u, 2u, 3u), four + lane, B_ALONG_K == 1u);
+    let to = columns(at, at.col + select(4u * lane + vec4<u32>(0u, 1u, 2u, 3u), four + lane, B_ALONG_K == 1u));
     for (var r = 0u; r < TM; r++) {
         let i = r % 8u;
         let g = r / 8u;
-        let row = at.row + row_of(g, i);
-        if row >= p.size.x {
-            continue;
-        }
         let low = select(select(pick(&c0, i), pick(&c1, i), g == 1u), select(pick(&c2, i), pick(&c3, i), g == 3u), g >= 2u);
         let high = select(select(pick(&c4, i), pick(&c5, i), g == 5u), select(pick(&c6, i), pick(&c7, i), g == 7u), g >= 6u);
         let value = select(low, high, g >= 4u);
-        store(at, row, col.x, value.x);
-        store(at, row, col.y, value.y);
-        store(at, row, col.z, value.z);
-        store(at, row, col.w, value.w);
+        store(to, at.row + row_of(g, i), value);
     }
 }

@@ -53,15 +53,9 @@ fn main(
         }
         workgroupBarrier();
     }
-    store_four(at, at.row + row, at.col + col, c0);
-    store_four(at, at.row + row + 1u, at.col + col, c1);
-    store_four(at, at.row + row + 2u, at.col + col, c2);
-    store_four(at, at.row + row + 3u, at.col + col, c3);
-}
-
-fn store_four(at: Place, row: u32, col: u32, value: vec4<elem>) {
-    store(at, row, col, value.x);
-    store(at, row, col + 1u, value.y);
-    store(at, row, col + 2u, value.z);
-    store(at, row, col + 3u, value.w);
+    let to = columns(at, at.col + col + vec4<u32>(0u, 1u, 2u, 3u));
+    store(to, at.row + row, c0);
+    store(to, at.row + row + 1u, c1);
+    store(to, at.row + row + 2u, c2);
+    store(to, at.row + row + 3u, c3);
 }

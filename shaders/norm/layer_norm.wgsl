@@ -11,6 +11,10 @@ fn main(
         return;
     }
     let start = p.a_offset + row * p.n;
+    let out_start = p.out_offset + row * p.n;
+    let weight_start = p.weight_offset;
+    let bias_start = p.bias_offset;
+    let has_bias = p.has_bias == 1u;
     var sum = item();
     for (var i = 0u; i < p.n; i++) {
         sum += load_a(start + i);
@@ -23,11 +27,11 @@ fn main(
     }
     let r = 1.0 / sqrt(sum_lanes(squares) * p.inverse_len + p.eps);
     for (var i = 0u; i < p.n; i++) {
-        var value = (load_a(start + i) - m) * r * load_weight(p.weight_offset + i);
-        if p.has_bias == 1u {
-            value += load_bias(p.bias_offset + i);
+        var value = (load_a(start + i) - m) * r * load_weight(weight_start + i);
+        if has_bias {
+            value += load_bias(bias_start + i);
         }
-        out[p.out_offset + row * p.n + i] = value;
+        out[out_start + i] = value;
     }
     mean[row] = m;
     rstd[row] = r;

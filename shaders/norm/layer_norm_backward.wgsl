@@ -12,19 +12,21 @@ fn main(
     }
     let a_start = p.a_offset + row * p.n;
     let dout_start = p.dout_offset + row * p.n;
+    let weight_start = p.weight_offset;
+    let out_start = p.out_offset + row * p.n;
     let m = load_mean(row);
     let r = load_rstd(row);
     var g_sum = item();
     var g_xhat_sum = item();
     for (var i = 0u; i < p.n; i++) {
-        let g = load_dout(dout_start + i) * load_weight(p.weight_offset + i);
+        let g = load_dout(dout_start + i) * load_weight(weight_start + i);
         g_sum += g;
         g_xhat_sum += g * (load_a(a_start + i) - m);
     }
     let g_mean = sum_lanes(g_sum) * p.inverse_len;
     let slope = sum_lanes(g_xhat_sum) * p.inverse_len * r * r;
     for (var i = 0u; i < p.n; i++) {
-        let g = load_dout(dout_start + i) * load_weight(p.weight_offset + i);
-        out[p.out_offset + row * p.n + i] = r * (g - g_mean - slope * (load_a(a_start + i) - m));
+        let g = load_dout(dout_start + i) * load_weight(weight_start + i);
+        out[out_start + i] = r * (g - g_mean - slope * (load_a(a_start + i) - m));
     }
 }

@@ -11,12 +11,14 @@ fn main(
     if job >= p.splits * p.n {
         return;
     }
-    let column = job % p.n;
+    let a_start = p.a_offset + job % p.n;
+    let dout_start = p.dout_offset + job % p.n;
+    let rows = p.rows;
     var weight_sum = item();
     var bias_sum = item();
-    for (var row = job / p.n; row < p.rows; row += p.splits) {
-        let g = load_dout(p.dout_offset + row * p.n + column);
-        weight_sum += g * (load_a(p.a_offset + row * p.n + column) - load_mean(row)) * load_rstd(row);
+    for (var row = job / p.n; row < rows; row += p.splits) {
+        let g = load_dout(dout_start + row * p.n);
+        weight_sum += g * (load_a(a_start + row * p.n) - load_mean(row)) * load_rstd(row);
         bias_sum += g;
     }
     dweight[job] = weight_sum;

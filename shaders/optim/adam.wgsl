@@ -8,32 +8,35 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let first = flat_group(group, groups) * WG * p.rounds + lane;
+    let given = p;
+    let first = flat_group(group, groups) * WG * given.rounds + lane;
     let steps = load_step(0u);
-    let correction1 = -f_expm1(steps * p.log_beta1);
-    let correction2 = sqrt(-f_expm1(steps * p.log_beta2));
-    let grad_scale = load_scale(p.scale_offset);
-    for (var round = 0u; round < p.rounds; round++) {
+    let correction1 = -f_expm1(steps * given.log_beta1);
+    let correction2 = sqrt(-f_expm1(steps * given.log_beta2));
+    let grad_scale = load_scale(given.scale_offset);
+    for (var round = 0u; round < given.rounds; round++) {
         let i = first + round * WG;
-        if i * 4u >= p.len {
+        if i * 4u >= given.len {
             break;
         }
-        let inside = vec4<u32>(0u, 1u, 2u, 3u) + i * 4u < vec4<u32>(p.len);
-        let at = p.offsets + i;
-        let old = param[at.x];
+        let inside = vec4<u32>(0u, 1u, 2u, 3u) + i * 4u < vec4<u32>(given.len);
+        let at = given.offsets + i;
+        let old = load_param(at.x);
+        let old_m = load_exp_avg(at.z);
+        let old_v = load_exp_avg_sq(at.w);
         var x = old;
         var g = load_grad(at.y) * grad_scale;
-        if p.decoupled == 1u {
-            x *= 1.0 - p.lr * p.weight_decay;
+        if given.decoupled == 1u {
+            x *= 1.0 - given.lr * given.weight_decay;
         } else {
-            g += p.weight_decay * x;
+            g += given.weight_decay * x;
         }
-        let m = exp_avg[at.z] + (g - exp_avg[at.z]) * p.one_minus_beta1;
-        let v = exp_avg_sq[at.w] * p.beta2 + p.one_minus_beta2 * g * g;
+        let m = old_m + (g - old_m) * given.one_minus_beta1;
+        let v = old_v * given.beta2 + given.one_minus_beta2 * g * g;
         let largest = largest_square(at.w, v, inside);
-        let denominator = sqrt(largest) / correction2 + p.eps;
-        exp_avg[at.z] = select(exp_avg[at.z], m, inside);
-        exp_avg_sq[at.w] = select(exp_avg_sq[at.w], v, inside);
-        param[at.x] = select(old, x - (p.lr / correction1) * (m / denominator), inside);
+        let denominator = sqrt(largest) / correction2 + given.eps;
+        new_exp_avg[at.z] = select(old_m, m, inside);
+        new_exp_avg_sq[at.w] = select(old_v, v, inside);
+        new_param[at.x] = select(old, x - (given.lr / correction1) * (m / denominator), inside);
     }
 }

@@ -14,12 +14,14 @@ fn main(
     let width = p.n * LANES;
     let seen = select(width, min(row % max(p.causal, 1u) + 1u, width), p.causal > 0u);
     let start = p.a_offset + row * p.n;
+    let out_start = p.out_offset + row * p.n;
+    let scale = p.scale;
     var state = vec2<elem>(-f_infinity(), 0.0);
     // In blocks, so that the longest chain of additions stays short.
     for (var first = 0u; first * LANES < seen; first += BLOCK) {
         var block = vec2<elem>(-f_infinity(), 0.0);
         for (var i = first; i < first + BLOCK && i * LANES < seen; i++) {
-            block = more_of(block, load_a(start + i) * p.scale, seen - i * LANES);
+            block = more_of(block, load_a(start + i) * scale, seen - i * LANES);
         }
         state = merged(state, block);
     }
@@ -27,13 +29,13 @@ fn main(
     for (var i = 0u; i < p.n; i++) {
         var value = item();
         if i * LANES < seen {
-            let x = load_a(start + i) * p.scale;
+            let x = load_a(start + i) * scale;
             if LOG == 1u {
                 value = (x - state.x) - log_sum;
             } else {
                 value = masked(exp_of(x - state.x) / state.y, seen - i * LANES);
             }
         }
-        out[p.out_offset + row * p.n + i] = value;
+        out[out_start + i] = value;
     }
 }

@@ -15,6 +15,8 @@ fn main(
     let seen = select(width, min(row % max(p.causal, 1u) + 1u, width), p.causal > 0u);
     let a_start = p.a_offset + row * p.n;
     let dout_start = p.dout_offset + row * p.n;
+    let out_start = p.out_offset + row * p.n;
+    let scale = p.scale;
     var sums = item();
     for (var i = 0u; i * LANES < seen; i++) {
         if LOG == 1u {
@@ -32,9 +34,9 @@ fn main(
             if LOG == 1u {
                 value = dout - exp_of(a) * sum;
             } else {
-                value = masked(a * (dout - sum) * p.scale, seen - i * LANES);
+                value = masked(a * (dout - sum) * scale, seen - i * LANES);
             }
         }
-        out[p.out_offset + row * p.n + i] = value;
+        out[out_start + i] = value;
     }
 }

@@ -8,7 +8,8 @@
 //! To add a kernel: a body (or a formula), a row, and a slow reference of the same name in `tests/support/reference.rs`.
 
 use crate::dtype::DType;
-use crate::kernel::params::{self, Params, ParamsInfo};
+use crate::kernel::forms::*;
+use crate::kernel::params::ParamsInfo;
 
 /// What a kernel does with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,16 +62,14 @@ pub enum FormulaKind {
 /// How a kernel reads its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inputs {
-    /// From the blocks themselves.
-    Storage,
+    /// From the blocks themselves; those of `vec4<f32>` also from textures, where [`Form::textures`] finds it worth it.
+    Any,
     /// From copies of the blocks in textures, `vec4<f32>` per texel, [`TEXELS_PER_ROW`] per row. Mesa's CPU driver loads
-    /// storage lane by lane, 20 cycles for each element, and texels with the vector unit: what a kernel uses often is
-    /// worth a copy. Inputs must not share a block with an output.
+    /// storage lane by lane, 20 cycles for each element, and texels with the vector unit.
+    ///
+    /// [`TEXELS_PER_ROW`]: crate::kernel::sharing::TEXELS_PER_ROW
     Texture,
 }
-
-/// Width of the textures of [`Inputs::Texture`]; the shader divides by it, so it is a power of two.
-pub const TEXELS_PER_ROW: u32 = 1024;
 
 /// One shader of a row.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +91,7 @@ pub struct Form {
     /// What the composer makes of the row's formula.
     pub formula: FormulaKind,
     /// Inputs, by position, that may be exactly the elements of the output (same block, same layout).
-    /// Two operands may always share a block where one only reads or the elements differ; see [`Sharing`].
+    /// Two operands may always share a block where one only reads or the elements differ; see [`Sharing`](crate::kernel::Sharing).
     pub in_place: &'static [usize],
     /// How inputs are read.
     pub inputs: Inputs,
@@ -186,71 +185,12 @@ impl Kernel {
     }
 }
 
-/// Which operands of a dispatch are bound through one variable, because they lie in one block.
-///
-/// No dispatch may bind overlapping ranges twice, so a block is bound once and every operand in it uses that binding.
-/// Entry `i` is the first operand that shares with operand `i` (itself where it shares with none before).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sharing {
-    first: [u8; MAX_BINDINGS],
-    len: u8,
-}
-
-/// The most operands a kernel has (WebGPU guarantees 8 storage buffers; larger kernels say so in their row).
-pub const MAX_BINDINGS: usize = 10;
-
-impl Sharing {
-    /// Finds equal blocks among the operands (at most [`MAX_BINDINGS`]).
-    pub fn of<B: PartialEq>(blocks: &[B]) -> Sharing {
-        let mut first = [0; MAX_BINDINGS];
-        for (i, block) in blocks.iter().enumerate().take(MAX_BINDINGS) {
-            first[i] = blocks.iter().position(|other| other == block).unwrap_or(i) as u8;
-        }
-        Sharing { first, len: blocks.len().min(MAX_BINDINGS) as u8 }
-    }
-
-    /// All operands in blocks of their own.
-    pub fn distinct(len: usize) -> Sharing {
-        let mut first = [0; MAX_BINDINGS];
-        (0..len.min(MAX_BINDINGS)).for_each(|i| first[i] = i as u8);
-        Sharing { first, len: len.min(MAX_BINDINGS) as u8 }
-    }
-
-    /// The operand whose variable operand `i` uses.
-    pub fn first(&self, i: usize) -> usize {
-        self.first[..usize::from(self.len)].get(i).map_or(i, |first| usize::from(*first))
-    }
-
-    /// The operands that have a binding of their own, in binding order.
-    pub fn bound(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..usize::from(self.len)).filter(|i| self.first(*i) == *i)
-    }
-
-    /// True when one variable can serve the operands that share: they have one element type, and at most one is written.
-    /// Where it is false, a copy of a read operand must be bound instead.
-    pub fn fits(&self, row: &Row, form: &Form) -> bool {
-        let same = |a: &str, b: &str| a == b || (row.result.is_none() && a.replace("res_", "") == b.replace("res_", ""));
-        form.bindings.iter().enumerate().all(|(i, binding)| {
-            let group = (0..form.bindings.len()).filter(|j| self.first(*j) == self.first(i));
-            let written = group.filter(|j| form.bindings[*j].role != Role::In).count();
-            written <= 1 && same(binding.ty, form.bindings[self.first(i)].ty)
-        })
-    }
-}
-
 impl Class {
     /// True where workgroups are loops on a few cores, so that long invocations beat many.
     pub fn is_cpu(self) -> bool {
         self != Class::Any
     }
 }
-
-/// Form of element-wise kernels over contiguous operands whose offsets are multiples of 4.
-pub const CONTIGUOUS: u8 = 0;
-/// Form of element-wise kernels over views: up to 4 dimensions after collapsing.
-pub const STRIDED: u8 = 1;
-/// As [`STRIDED`], in steps of `vec4`: innermost strides 1, all else a multiple of 4.
-pub const STRIDED_VEC4: u8 = 2;
 
 const F: &[DType] = &[DType::F32];
 const I: &[DType] = &[DType::I32];
@@ -259,354 +199,6 @@ const IU: &[DType] = &[DType::I32, DType::U32];
 const FI: &[DType] = &[DType::F32, DType::I32];
 const ALL: &[DType] = &[DType::F32, DType::I32, DType::U32];
 
-const fn bind(name: &'static str, role: Role, ty: &'static str) -> Binding {
-    Binding { name, role, ty }
-}
-
-/// The three forms of an element-wise kernel over `$bindings`.
-macro_rules! elementwise {
-    ($in_place:expr, [$($input:literal),*]) => {{
-        const BINDINGS: &[Binding] = &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "res_item")];
-        const BASE: Form = Form {
-            suffix: "",
-            class: Class::Any,
-            body: "elementwise/contiguous",
-            pieces: &["shared/index"],
-            bindings: BINDINGS,
-            params: Some(params::Contiguous::INFO),
-            lanes: 4,
-            formula: FormulaKind::ElementWise,
-            in_place: $in_place,
-            inputs: Inputs::Storage,
-            constants: &[("WG", 64)],
-        };
-        const STRIDED: Form =
-            Form { suffix: "strided", body: "elementwise/strided", params: Some(params::Strided::INFO), lanes: 1, ..BASE };
-        &[BASE, STRIDED, Form { suffix: "strided_vec4", lanes: 4, ..STRIDED }]
-    }};
-}
-
-const FILL: &[Form] = elementwise!(&[], []);
-const MAP: &[Form] = elementwise!(&[0], ["a"]);
-const ZIP: &[Form] = elementwise!(&[0, 1], ["a", "b"]);
-const ZIP3: &[Form] = elementwise!(&[0, 1, 2], ["a", "b", "c"]);
-const CAST: &[Form] = elementwise!(&[], ["a"]);
-
-/// What most other forms have in common.
-const PLAIN: Form = Form {
-    suffix: "",
-    class: Class::Any,
-    body: "",
-    pieces: &["shared/index"],
-    bindings: &[],
-    params: None,
-    lanes: 1,
-    formula: FormulaKind::None,
-    in_place: &[],
-    inputs: Inputs::Storage,
-    constants: &[("WG", 64)],
-};
-
-/// `[f, f over vec4]` of a body over `item`s.
-macro_rules! item_forms {
-    ($form:expr) => {
-        &[
-            Form { pieces: &["shared/index", "shared/item1"], ..$form },
-            Form { suffix: "vec4", lanes: 4, pieces: &["shared/index", "shared/item4"], ..$form },
-        ]
-    };
-}
-
-const COPY_RANK8: &[Form] = &[Form {
-    body: "copy/rank8",
-    bindings: &[bind("a", Role::In, "elem"), bind("out", Role::Out, "elem")],
-    params: Some(params::Rank8::INFO),
-    ..PLAIN
-}];
-const ARANGE: &[Form] =
-    &[Form { body: "copy/arange", bindings: &[bind("out", Role::Out, "elem")], params: Some(params::Arange::INFO), ..PLAIN }];
-
-/// Blocks of 32: with lanes and splits, the longest chain of f32 additions stays short.
-macro_rules! reduce_forms {
-    ($square:literal) => {{
-        const BASE: Form = Form {
-            body: "reduce/split",
-            bindings: &[bind("a", Role::In, "item"), bind("out", Role::Out, "item")],
-            params: Some(params::Reduce::INFO),
-            formula: FormulaKind::Combine,
-            constants: &[("WG", 32), ("BLOCK", 32), ("SQUARE", $square)],
-            ..PLAIN
-        };
-        const ROWS: &[Binding] = &[bind("a", Role::In, "item"), bind("out", Role::Out, "elem")];
-        &[BASE, Form { suffix: "rows_vec4", lanes: 4, bindings: ROWS, ..BASE }, Form { suffix: "columns_vec4", lanes: 4, ..BASE }]
-    }};
-}
-/// Form of reductions over `vec4`s along the reduced dimension (inner = 1, stride 1).
-pub const ROWS_VEC4: u8 = 1;
-/// Form of reductions of `vec4`s along the inner dimension (inner stride 1); their results are `vec4`s too.
-pub const COLUMNS_VEC4: u8 = 2;
-const REDUCE: &[Form] = reduce_forms!(0);
-const REDUCE_SQUARES: &[Form] = reduce_forms!(1);
-
-const ARGMAX_PLAIN: Form = Form {
-    body: "reduce/argmax",
-    bindings: &[bind("a", Role::In, "elem"), bind("values", Role::Out, "elem"), bind("out", Role::Out, "i32")],
-    params: Some(params::Reduce::INFO),
-    constants: &[("WG", 32)],
-    ..PLAIN
-};
-const ARGMAX: &[Form] = &[Form { pieces: &["shared/index", "reduce/position"], ..ARGMAX_PLAIN }];
-const ARGMAX_MERGE: &[Form] = &[Form {
-    bindings: &[
-        bind("a", Role::In, "elem"),
-        bind("positions", Role::In, "i32"),
-        bind("values", Role::Out, "elem"),
-        bind("out", Role::Out, "i32"),
-    ],
-    pieces: &["shared/index", "reduce/merged_position"],
-    ..ARGMAX_PLAIN
-}];
-
-/// The form over `vec4`s of kernels that work on rows: row length and offsets are multiples of 4.
-pub const VEC4: u8 = 1;
-const NORM: Form = Form { params: Some(params::Norm::INFO), constants: &[("WG", 32)], ..PLAIN };
-const LAYER_NORM: &[Form] = item_forms!(Form {
-    body: "norm/layer_norm",
-    bindings: &[
-        bind("a", Role::In, "item"),
-        bind("weight", Role::In, "item"),
-        bind("bias", Role::In, "item"),
-        bind("out", Role::Out, "item"),
-        bind("mean", Role::Out, "elem"),
-        bind("rstd", Role::Out, "elem"),
-    ],
-    in_place: &[0],
-    ..NORM
-});
-const LAYER_NORM_BACKWARD: &[Form] = item_forms!(Form {
-    body: "norm/layer_norm_backward",
-    bindings: &[
-        bind("a", Role::In, "item"),
-        bind("dout", Role::In, "item"),
-        bind("weight", Role::In, "item"),
-        bind("mean", Role::In, "elem"),
-        bind("rstd", Role::In, "elem"),
-        bind("out", Role::Out, "item"),
-    ],
-    in_place: &[0, 1],
-    ..NORM
-});
-const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
-    body: "norm/layer_norm_backward_weight",
-    bindings: &[
-        bind("a", Role::In, "item"),
-        bind("dout", Role::In, "item"),
-        bind("mean", Role::In, "elem"),
-        bind("rstd", Role::In, "elem"),
-        bind("dweight", Role::Out, "item"),
-        bind("dbias", Role::Out, "item"),
-    ],
-    ..NORM
-});
-
-macro_rules! matmul_texture {
-    ($suffix:literal, $a_along_k:literal, $b_along_k:literal) => {
-        Form {
-            suffix: $suffix,
-            class: Class::Subgroup,
-            body: "matmul/texture",
-            bindings: &[bind("a", Role::In, "vec4<elem>"), bind("b", Role::In, "vec4<elem>"), bind("out", Role::Out, "elem")],
-            inputs: Inputs::Texture,
-            constants: &[("WG", 8), ("TM", 64), ("TN", 32), ("A_ALONG_K", $a_along_k), ("B_ALONG_K", $b_along_k)],
-            ..MATMUL_TILED
-        }
-    };
-}
-/// The form for the device's class is chosen by [`Kernel::select`]; `TM` x `TN` is the tile of a workgroup.
-const MATMUL_TILED: Form = Form {
-    body: "matmul/workgroup",
-    pieces: &["shared/index", "matmul/place"],
-    bindings: &[bind("a", Role::In, "elem"), bind("b", Role::In, "elem"), bind("out", Role::Out, "elem")],
-    params: Some(params::Matmul::INFO),
-    constants: &[("WG", 256), ("TM", 64), ("TN", 64), ("DEPTH", 16)],
-    ..PLAIN
-};
-const MATMUL: &[Form] = &[
-    MATMUL_TILED,
-    Form {
-        suffix: "registers",
-        class: Class::Cpu,
-        body: "matmul/registers",
-        constants: &[("WG", 8), ("TM", 16), ("TN", 32)],
-        ..MATMUL_TILED
-    },
-    Form {
-        suffix: "subgroup",
-        class: Class::Subgroup,
-        body: "matmul/subgroup",
-        constants: &[("WG", 8), ("TM", 64), ("TN", 32)],
-        ..MATMUL_TILED
-    },
-    matmul_texture!("texture_nn", 1, 0),
-    matmul_texture!("texture_nt", 1, 1),
-    matmul_texture!("texture_tn", 0, 0),
-    matmul_texture!("texture_tt", 0, 1),
-];
-/// First of the four forms of `matmul` that read textures, for subgroups of 8: then + 2 where a is contiguous along its
-/// rows and not along k, and + 1 where b is contiguous along k and not along its columns.
-pub const MATMUL_TEXTURE: u8 = 3;
-
-/// Rows of items of 1 and of 4 elements ([`VEC4`]).
-macro_rules! softmax_forms {
-    ($log:literal, $body:literal, $in_place:expr, [$($input:literal),*]) => {{
-        const BASE: Form = Form {
-            body: $body,
-            pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item1"],
-            bindings: &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "item")],
-            params: Some(params::Softmax::INFO),
-            in_place: $in_place,
-            constants: &[("WG", 32), ("LANES", 1), ("BLOCK", 32), ("LOG", $log)],
-            ..PLAIN
-        };
-        const FOURS: Form = Form {
-            suffix: "vec4",
-            lanes: 4,
-            pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item4"],
-            constants: &[("WG", 32), ("LANES", 4), ("BLOCK", 32), ("LOG", $log)],
-            ..BASE
-        };
-        &[BASE, FOURS]
-    }};
-}
-const SOFTMAX: &[Form] = softmax_forms!(0, "softmax/rows", &[0], ["a"]);
-const LOG_SOFTMAX: &[Form] = softmax_forms!(1, "softmax/rows", &[0], ["a"]);
-const SOFTMAX_BACKWARD: &[Form] = softmax_forms!(0, "softmax/rows_backward", &[0, 1], ["a", "dout"]);
-const LOG_SOFTMAX_BACKWARD: &[Form] = softmax_forms!(1, "softmax/rows_backward", &[0, 1], ["a", "dout"]);
-
-const STATUS: Binding = bind("status", Role::InOut, "atomic<u32>");
-const INDEX: Form = Form { params: Some(params::Index::INFO), ..PLAIN };
-const INDEX_SELECT_PLAIN: Form = Form {
-    body: "index/select",
-    bindings: &[bind("a", Role::In, "item"), bind("ids", Role::In, "i32"), bind("out", Role::Out, "item"), STATUS],
-    pieces: &["shared/index", "shared/status"],
-    ..INDEX
-};
-const INDEX_SELECT: &[Form] = &[INDEX_SELECT_PLAIN, Form { suffix: "vec4", lanes: 4, ..INDEX_SELECT_PLAIN }];
-const EMBEDDING_LINKS: &[Form] =
-    &[Form { body: "index/links", bindings: &[bind("ids", Role::In, "i32"), bind("out", Role::Out, "u32")], ..INDEX }];
-const EMBEDDING_BACKWARD: &[Form] = item_forms!(Form {
-    body: "index/scatter_rows",
-    bindings: &[
-        bind("dout", Role::In, "item"),
-        bind("ids", Role::In, "i32"),
-        bind("links", Role::In, "u32"),
-        bind("out", Role::InOut, "item"),
-    ],
-    ..INDEX
-});
-const GATHER: &[Form] = &[Form {
-    body: "index/gather",
-    bindings: &[bind("a", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::Out, "elem"), STATUS],
-    pieces: &["shared/index", "shared/status"],
-    ..INDEX
-}];
-const GATHER_BACKWARD: &[Form] = &[Form {
-    body: "index/gather_backward",
-    bindings: &[bind("dout", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::InOut, "elem")],
-    ..INDEX
-}];
-
-const LOSS: Form =
-    Form { params: Some(params::Loss::INFO), constants: &[("WG", 32)], pieces: &["shared/index", "shared/float"], ..PLAIN };
-const CROSS_ENTROPY_PARTIAL: &[Form] = &[Form {
-    body: "loss/cross_entropy_partial",
-    bindings: &[bind("a", Role::In, "elem"), bind("maxima", Role::Out, "elem"), bind("sums", Role::Out, "elem")],
-    ..LOSS
-}];
-const CROSS_ENTROPY: &[Form] = &[Form {
-    body: "loss/cross_entropy",
-    bindings: &[
-        bind("a", Role::In, "elem"),
-        bind("targets", Role::In, "i32"),
-        bind("maxima", Role::In, "elem"),
-        bind("sums", Role::In, "elem"),
-        bind("out", Role::Out, "elem"),
-        bind("lse", Role::Out, "elem"),
-        STATUS,
-    ],
-    pieces: &["shared/index", "shared/float", "shared/status"],
-    ..LOSS
-}];
-const CROSS_ENTROPY_BACKWARD: &[Form] = &[Form {
-    body: "loss/cross_entropy_backward",
-    bindings: &[
-        bind("a", Role::In, "elem"),
-        bind("targets", Role::In, "i32"),
-        bind("lse", Role::In, "elem"),
-        bind("dout", Role::In, "elem"),
-        bind("out", Role::Out, "elem"),
-    ],
-    in_place: &[0],
-    ..LOSS
-}];
-
-const RANDOM: &[Form] = &[Form {
-    body: "random/fill",
-    bindings: &[bind("out", Role::Out, "elem")],
-    params: Some(params::Random::INFO),
-    pieces: &["shared/index", "shared/float", "shared/philox"],
-    formula: FormulaKind::Sample,
-    ..PLAIN
-}];
-
-const ADAM_PLAIN: Form = Form {
-    body: "optim/adam",
-    bindings: &[
-        bind("param", Role::InOut, "item"),
-        bind("grad", Role::In, "item"),
-        bind("exp_avg", Role::InOut, "item"),
-        bind("exp_avg_sq", Role::InOut, "item"),
-        bind("step", Role::In, "elem"),
-        bind("scale", Role::In, "elem"),
-    ],
-    params: Some(params::Adam::INFO),
-    pieces: &["shared/index", "shared/float", "optim/plain_square"],
-    lanes: 4,
-    ..PLAIN
-};
-const ADAM: &[Form] = &[ADAM_PLAIN];
-const ADAM_AMSGRAD: &[Form] = &[Form {
-    bindings: &[
-        bind("param", Role::InOut, "item"),
-        bind("grad", Role::In, "item"),
-        bind("exp_avg", Role::InOut, "item"),
-        bind("exp_avg_sq", Role::InOut, "item"),
-        bind("max_exp_avg_sq", Role::InOut, "item"),
-        bind("step", Role::In, "elem"),
-        bind("scale", Role::In, "elem"),
-    ],
-    pieces: &["shared/index", "shared/float", "optim/amsgrad_square"],
-    ..ADAM_PLAIN
-}];
-const SGD_PLAIN: Form = Form {
-    body: "optim/sgd",
-    bindings: &[bind("param", Role::InOut, "item"), bind("grad", Role::In, "item"), bind("scale", Role::In, "elem")],
-    params: Some(params::Sgd::INFO),
-    pieces: &["shared/index", "optim/plain_direction"],
-    lanes: 4,
-    ..PLAIN
-};
-const SGD: &[Form] = &[SGD_PLAIN];
-const SGD_MOMENTUM: &[Form] = &[Form {
-    bindings: &[
-        bind("param", Role::InOut, "item"),
-        bind("grad", Role::In, "item"),
-        bind("momentum_buffer", Role::InOut, "item"),
-        bind("scale", Role::In, "elem"),
-    ],
-    pieces: &["shared/index", "optim/momentum_direction"],
-    ..SGD_PLAIN
-}];
 macro_rules! kernels {
     ($($family:ident { $(
         $(#[doc = $doc:literal])+

@@ -1,14 +1,16 @@
-//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]) and its size ([`grid`]).
+//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]), its size ([`grid`]) and how its
+//! operands are bound ([`sharing`]).
 
 pub mod catalog;
+mod forms;
 pub mod grid;
 pub mod params;
 pub(crate) mod pipeline;
+pub mod sharing;
 pub mod source;
 
-pub use catalog::{
-    COLUMNS_VEC4, CONTIGUOUS, Class, Form, Inputs, Kernel, KernelId, MATMUL_TEXTURE, ROWS_VEC4, Role, STRIDED, STRIDED_VEC4,
-    Sharing, VEC4,
-};
+pub use catalog::{Class, Form, Inputs, Kernel, KernelId, Role};
+pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, ROWS_VEC4, STRIDED, STRIDED_VEC4, VEC4};
 pub use params::Params;
+pub use sharing::Sharing;
 pub use source::ParamPath;

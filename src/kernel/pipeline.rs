@@ -13,8 +13,9 @@ use crate::device::{Device, ParamsVia};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ids::SegmentId;
+use crate::kernel::sharing::Textures;
 use crate::kernel::source::{self, ENTRY_POINT, ParamPath};
-use crate::kernel::{Class, Inputs, KernelId, Role, Sharing};
+use crate::kernel::{Class, KernelId, Sharing};
 
 /// What a pipeline is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +31,8 @@ pub(crate) struct Recipe {
     pub(crate) label: String,
     pub(crate) wgsl: String,
     pub(crate) bindings: usize,
-    /// How many of the bindings, from the first, are textures.
-    pub(crate) textures: usize,
+    /// The bindings that are textures.
+    pub(crate) textures: Textures,
     pub(crate) path: ParamPath,
     pub(crate) params_size: usize,
 }
@@ -61,8 +62,7 @@ impl Registry {
         let wgsl = source::compose(kernel, dtype, &sharing, path)?;
         let label = format!("linn.{}", kernel.name());
         let id = PipelineId(inner.recipes.len() as u32);
-        let is_texture = |i: &usize| kernel.form().inputs == Inputs::Texture && kernel.form().bindings[*i].role == Role::In;
-        let (bindings, textures) = (sharing.bound().count(), sharing.bound().filter(is_texture).count());
+        let (bindings, textures) = (sharing.bound().count(), sharing.texture_bindings());
         inner.recipes.push(Recipe { label, wgsl, bindings, textures, path, params_size });
         inner.ids.insert(key, id);
         Ok(id)
@@ -92,15 +92,15 @@ impl Device {
 pub(crate) struct Compiled {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) path: ParamPath,
-    /// How many of its bindings, from the first, are textures.
-    pub(crate) textures: usize,
+    /// The bindings that are textures.
+    pub(crate) textures: Textures,
 }
 
 /// The compiled pipelines, owned by the queue.
 pub(crate) struct Pipelines {
     compiled: Vec<Option<Compiled>>,
-    /// Group 0 by number of bindings and of textures among them.
-    layouts: FxHashMap<(usize, usize), wgpu::BindGroupLayout>,
+    /// Group 0 by number of bindings and the textures among them.
+    layouts: FxHashMap<(usize, Textures), wgpu::BindGroupLayout>,
     /// Group 1: the parameters of one dispatch in a uniform buffer.
     uniform: wgpu::BindGroupLayout,
     pub(crate) compilations: u64,
@@ -170,13 +170,13 @@ impl Pipelines {
         Compiled { pipeline, path: recipe.path, textures: recipe.textures }
     }
 
-    /// Layout of group 0: so many bindings, the first `textures` of them textures, the others storage buffers.
-    pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize, textures: usize) -> &wgpu::BindGroupLayout {
+    /// Layout of group 0: so many bindings, `textures` of them textures, the others storage buffers.
+    pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize, textures: Textures) -> &wgpu::BindGroupLayout {
         self.layouts.entry((bindings, textures)).or_insert_with(|| {
-            let texture = wgpu::BindingType::Texture {
-                sample_type: wgpu::TextureSampleType::Float { filterable: false },
+            let texture = wgpu::BindingType::StorageTexture {
+                access: wgpu::StorageTextureAccess::ReadOnly,
+                format: wgpu::TextureFormat::Rgba32Float,
                 view_dimension: wgpu::TextureViewDimension::D2,
-                multisampled: false,
             };
             let storage = wgpu::BindingType::Buffer {
                 ty: wgpu::BufferBindingType::Storage { read_only: false },
@@ -187,7 +187,7 @@ impl Pipelines {
                 .map(|binding| wgpu::BindGroupLayoutEntry {
                     binding: binding as u32,
                     visibility: wgpu::ShaderStages::COMPUTE,
-                    ty: if binding < textures { texture } else { storage },
+                    ty: if textures >> binding & 1 == 1 { texture } else { storage },
                     count: None,
                 })
                 .collect();

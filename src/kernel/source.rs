@@ -8,8 +8,9 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::catalog::{Binding, Form, FormulaKind, Inputs, KernelId, Role, Row, Sharing, TEXELS_PER_ROW};
+use crate::kernel::catalog::{Binding, Form, FormulaKind, KernelId, Role, Row};
 use crate::kernel::params::{IMMEDIATES_SIZE, ParamsInfo};
+use crate::kernel::sharing::{Sharing, TEXELS_PER_ROW};
 
 /// Name of the entry point of every body.
 pub const ENTRY_POINT: &str = "main";
@@ -120,18 +121,26 @@ fn bindings(out: &mut String, form: &Form, sharing: &Sharing) {
     for (slot, i) in sharing.bound().enumerate() {
         let binding = &form.bindings[owner(i)];
         let name = variable(binding);
-        if form.inputs == Inputs::Texture && binding.role == Role::In {
-            line(out, format_args!("@group(0) @binding({slot}) var {name}: texture_2d<f32>;"));
+        if sharing.is_texture(i) {
+            line(out, format_args!("@group(0) @binding({slot}) var {name}: texture_storage_2d<rgba32float, read>;"));
             continue;
         }
         line(out, format_args!("@group(0) @binding({slot}) var<storage, read_write> {name}: array<{}>;", binding.ty));
     }
+    if form.lanes == 1 && (0..form.bindings.len()).any(|i| sharing.is_texture(i)) {
+        out.push_str("fn lane_of(v: vec4<elem>, i: u32) -> elem { ");
+        out.push_str("return select(select(v.x, v.y, i == 1u), select(v.z, v.w, i == 3u), i >= 2u); }\n");
+    }
     for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In) {
         let source = variable(&form.bindings[owner(i)]);
-        if form.inputs == Inputs::Texture {
+        if sharing.is_texture(i) {
             let (name, ty, mask, shift) = (binding.name, binding.ty, TEXELS_PER_ROW - 1, TEXELS_PER_ROW.trailing_zeros());
-            let texel = format!("textureLoad({source}, vec2<u32>(i & {mask}u, i >> {shift}u), 0)");
-            line(out, format_args!("fn load_{name}(i: u32) -> {ty} {{ return {ty}({texel}); }}"));
+            let texel = |i: &str| format!("textureLoad({source}, vec2<u32>({i} & {mask}u, {i} >> {shift}u))");
+            let value = match ty == "vec4<elem>" || form.lanes == 4 {
+                true => texel("i"),
+                false => format!("lane_of({}, i & 3u)", texel("(i >> 2u)")),
+            };
+            line(out, format_args!("fn load_{name}(i: u32) -> {ty} {{ return {value}; }}"));
             continue;
         }
         line(out, format_args!("fn load_{}(i: u32) -> {} {{ return {source}[i]; }}", binding.name, binding.ty));
@@ -223,6 +232,8 @@ pub const FILES: &[(&str, &str)] = files![
     "loss/cross_entropy"
     "loss/cross_entropy_backward"
     "loss/cross_entropy_partial"
+    "matmul/broadcast"
+    "matmul/pick"
     "matmul/place"
     "matmul/registers"
     "matmul/subgroup"

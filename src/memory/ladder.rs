@@ -6,7 +6,7 @@ use super::policy::{Caching, Policy, Request, Rung, Tag};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
-use super::size_class::{self, round_size, segment_size};
+use super::size_class::{self, OWN_SEGMENT, SEGMENT_STEP, round_size, round_up, segment_size};
 use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
@@ -110,7 +110,8 @@ impl Pool {
             && segment.lent == 0
             && !segment.fresh
             && size_class::leaves_whole(size, segment.size)
-            && (self.has_completed(at, horizons) || self.held(horizons) + size <= self.stats.reserved_bytes.peak)
+            && (self.has_completed(at, horizons)
+                || self.held(horizons) + round_up(size, SEGMENT_STEP) <= self.stats.reserved_bytes.peak)
     }
 
     /// Bytes of the block for a request.
@@ -166,7 +167,8 @@ impl Pool {
         };
         let held = self.held(horizons);
         let over_limit = (held + size).saturating_sub(self.collected_above());
-        let over_peak = (held + size).saturating_sub(self.stats.reserved_bytes.peak);
+        let needed = if size >= OWN_SEGMENT { grown } else { size };
+        let over_peak = (held + needed).saturating_sub(self.stats.reserved_bytes.peak);
         let released = match over_limit.max(over_peak) {
             0 => 0,
             over => self.release_idle(over, horizons),

@@ -4,8 +4,8 @@ use super::block::{Block, BlockState, Segment};
 use super::history::{Action, Event};
 use super::policy::{Category, Request};
 use super::pool::Pool;
-use super::report::OomCause;
 use super::pytorch::SMALL_SIZE;
+use super::report::OomCause;
 use super::stats::{Breakdown, Stats};
 use crate::ids::BlockId;
 

@@ -108,7 +108,12 @@ impl Pool {
             if self.held(horizons).saturating_add(wanted) <= self.config.limit {
                 self.pending += wanted;
                 request.bought = true;
-                return Answer::NeedSegment(SegmentRequest { size: wanted, owner: Some(owner), stream: owner.stream, tag: request.tag });
+                return Answer::NeedSegment(SegmentRequest {
+                    size: wanted,
+                    owner: Some(owner),
+                    stream: owner.stream,
+                    tag: request.tag,
+                });
             }
             request.rung = request.rung.next();
         }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::params::Matmul;
+use crate::kernel::sharing::LARGEST_COPY;
 use crate::kernel::{Class, Kernel, KernelId, MATMUL_TEXTURE};
 use crate::layout::{Dims, Layout, broadcast_shapes};
 use crate::memory::Category;
@@ -267,9 +268,6 @@ fn form(job: &Job, plan: &Plan, [a, b, out]: [&Tensor; 3]) -> KernelId {
     }
     Kernel::matmul.form(MATMUL_TEXTURE + if a_along_k { 0 } else { 2 } + u8::from(b_along_k))
 }
-
-/// Larger blocks are not copied: two textures of 64 MiB are kept at most.
-const LARGEST_COPY: u64 = 64 << 20;
 
 #[track_caller]
 fn dispatch(op: &'static str, job: &Job, plan: &Plan, part_stride: usize, operands: [&Tensor; 3]) -> Result<()> {

@@ -67,5 +67,7 @@ pub(crate) fn launch<P: Pod>(
     let Some(first) = operands.first() else { return Ok(()) };
     let memory: Option<smallvec::SmallVec<[_; 8]>> = operands.iter().map(|tensor| tensor.storage.memory()).collect();
     let memory = memory.ok_or_else(|| Error::shape(op, "an operand has no elements", "report this as a bug of linn"))?;
-    stream::launch(first.device(), kernel, dtype, &memory, bytemuck::bytes_of(params), grid)
+    let sizes = operands.iter().map(|tensor| (tensor.len(), tensor.storage.size()));
+    let textures = kernel.form().textures(first.device().class(), dtype, sizes);
+    stream::launch(first.device(), kernel, dtype, &memory, textures, bytemuck::bytes_of(params), grid)
 }

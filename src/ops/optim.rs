@@ -95,12 +95,15 @@ pub fn adam_(
         log_beta2: settings.beta2.ln() as f32,
     };
     match max_exp_avg_sq {
-        None => launch(OP, kernel, DType::F32, &[param, &grad, exp_avg, exp_avg_sq, step, &scale], &params, grid),
+        None => {
+            let operands = [param, &grad, exp_avg, exp_avg_sq, step, &scale, param, exp_avg, exp_avg_sq];
+            launch(OP, kernel, DType::F32, &operands, &params, grid)
+        }
         Some(largest) => {
             if largest.layout().offset() != exp_avg_sq.layout().offset() {
                 return Err(refuse_state(OP, largest));
             }
-            let operands = [param, &grad, exp_avg, exp_avg_sq, largest, step, &scale];
+            let operands = [param, &grad, exp_avg, exp_avg_sq, largest, step, &scale, param, exp_avg, exp_avg_sq, largest];
             launch(OP, kernel, DType::F32, &operands, &params, grid)
         }
     }

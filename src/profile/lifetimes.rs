@@ -194,7 +194,16 @@ impl Walk {
                 };
                 if !known.contains_key(&block.address) {
                     let (address, size, requested) = (block.address, block.size, block.requested_size);
-                    self.blocks.push(Stay { address, size, requested, used, stream: block.stream, tag, stack: block.stack, ..whole() });
+                    self.blocks.push(Stay {
+                        address,
+                        size,
+                        requested,
+                        used,
+                        stream: block.stream,
+                        tag,
+                        stack: block.stack,
+                        ..whole()
+                    });
                 }
             }
         }

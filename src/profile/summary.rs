@@ -84,8 +84,7 @@ pub fn memory_summary(stats: &Stats, device: u64, abbreviated: bool) -> String {
             table.row("      from small pool", unit, of(&stats.small_pool), of(&stats.all));
         }
     }
-    for (name, stat) in
-        [("Oversize allocations", stats.oversize_allocations), ("Oversize GPU segments", stats.oversize_segments)]
+    for (name, stat) in [("Oversize allocations", stats.oversize_allocations), ("Oversize GPU segments", stats.oversize_segments)]
     {
         table.rule('-');
         table.row(name, Unit::Count, stat, stat);

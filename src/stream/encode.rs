@@ -117,7 +117,7 @@ impl Encoder {
             if let Resolved::Dispatch { pipeline, ranges, .. } = first {
                 // Inputs that are read as textures are copied first, between two passes.
                 let textures = self.pipelines.get(device, registry, *pipeline).textures;
-                self.stage.fill(device, &mut encoder, &self.segments, &ranges[..textures], &mut self.bind_groups)?;
+                self.stage.fill(device, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
                 let count = 1 + self.one_pass(device, registry, &rest[1..]);
                 let mut pass =
                     encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
@@ -254,7 +254,7 @@ fn bind(
     device: &wgpu::Device,
     layout: &wgpu::BindGroupLayout,
     ranges: &[Range],
-    textures: &[&wgpu::TextureView],
+    textures: &[Option<&wgpu::TextureView>],
     segments: &[Option<wgpu::Buffer>],
     status: &wgpu::Buffer,
 ) -> wgpu::BindGroup {
@@ -263,7 +263,7 @@ fn bind(
         .iter()
         .enumerate()
         .map(|(binding, range)| {
-            if let Some(view) = textures.get(binding) {
+            if let Some(Some(view)) = textures.get(binding) {
                 return wgpu::BindGroupEntry { binding: binding as u32, resource: wgpu::BindingResource::TextureView(view) };
             }
             let (buffer, offset, size) = match range {

@@ -35,7 +35,8 @@ use crate::device::{Device, Memory, Shared};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, StreamId};
-use crate::kernel::{Inputs, KernelId, Role, Sharing};
+use crate::kernel::sharing::Textures;
+use crate::kernel::{KernelId, Role, Sharing};
 use crate::memory::{Category, Tag};
 use crate::timeline::{Access, AccessList};
 
@@ -229,12 +230,13 @@ pub(crate) fn allocate(device: &Device, size: u64, label: &'static str, category
 }
 
 /// Enqueues one dispatch on the current stream. `operands` come in the order of the catalogue row's bindings; their roles
-/// come from the row; a last binding named `status` is added here. `params` is the row's parameter struct as bytes.
+/// come from the row; a last binding named `status` is added here. `textures` are read from copies, made first. `params` is the row's parameter struct as bytes.
 pub(crate) fn launch(
     device: &Device,
     kernel: KernelId,
     dtype: DType,
     operands: &[&Memory],
+    textures: Textures,
     params: &[u8],
     grid: [u32; 3],
 ) -> Result<()> {
@@ -259,11 +261,7 @@ pub(crate) fn launch(
     if reports {
         blocks.push(PlaceId::STATUS);
     }
-    // A texture may be bound twice, and one pipeline less is compiled.
-    let sharing = match form.inputs {
-        Inputs::Storage => Sharing::of(&blocks),
-        Inputs::Texture => Sharing::distinct(blocks.len()),
-    };
+    let sharing = Sharing::of(&blocks, textures);
     let bound: SmallVec<[PlaceId; 6]> = sharing.bound().map(|i| blocks[i]).collect();
     if bound.len() > limits.max_storage_buffers as usize {
         return Err(Error::Limit {

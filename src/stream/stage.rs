@@ -1,14 +1,15 @@
-//! Textures that kernels of `Inputs::Texture` read copies of their inputs from.
+//! Textures that kernels read copies of their inputs from (see `kernel::sharing`).
 //!
-//! One texture per input position, used by one dispatch after the other; they grow and are never given back before the
-//! device closes. On the CPU drivers that these kernels are for, textures are host memory, as all staging is.
+//! A dispatch uses the first, second .. of them for its first, second .. texture; the next dispatch uses the same ones.
+//! They grow and are never given back before the device closes. On the CPU drivers that use them, textures are host
+//! memory, as all staging is.
 
 use smallvec::SmallVec;
 
 use crate::device::driver;
 use crate::ids::SegmentId;
-use crate::kernel::catalog::TEXELS_PER_ROW;
 use crate::kernel::pipeline::{BindGroups, Range};
+use crate::kernel::sharing::{TEXELS_PER_ROW, Textures};
 
 /// Bytes of a row of texels.
 const ROW_SIZE: u64 = TEXELS_PER_ROW as u64 * 16;
@@ -27,16 +28,17 @@ struct Slot {
 }
 
 impl Stage {
-    /// Copies each range into the texture of its position. `Err` holds the driver's words.
+    /// Copies the ranges that are textures. `Err` holds the driver's words.
     pub(super) fn fill(
         &mut self,
         device: &wgpu::Device,
         encoder: &mut wgpu::CommandEncoder,
         segments: &[Option<wgpu::Buffer>],
         ranges: &[Range],
+        textures: Textures,
         groups: &mut BindGroups,
     ) -> Result<(), String> {
-        for (i, range) in ranges.iter().enumerate() {
+        for (i, range) in textured(ranges.iter(), textures).enumerate() {
             let Some((segment, offset, size)) = range else { continue };
             let Some(buffer) = segments.get(segment.0 as usize).and_then(Option::as_ref) else { continue };
             let rows = u32::try_from(size.div_ceil(ROW_SIZE)).unwrap_or(u32::MAX);
@@ -77,9 +79,9 @@ impl Stage {
     }
 
     /// The ranges as the bind-group cache knows them: what is read as a texture is always the same texture.
-    pub(super) fn ranges(&self, ranges: &SmallVec<[Range; 6]>, textures: usize) -> SmallVec<[Range; 6]> {
+    pub(super) fn ranges(&self, ranges: &SmallVec<[Range; 6]>, textures: Textures) -> SmallVec<[Range; 6]> {
         let mut out = ranges.clone();
-        for (i, range) in out.iter_mut().take(textures).enumerate() {
+        for (i, range) in textured(out.iter_mut(), textures).enumerate() {
             *range = Some((marker(i), 0, 0));
         }
         out
@@ -90,9 +92,17 @@ impl Stage {
         self.slots.iter().map(|slot| u64::from(slot.rows) * ROW_SIZE).sum()
     }
 
-    pub(super) fn views(&self, textures: usize) -> SmallVec<[&wgpu::TextureView; 2]> {
-        self.slots.iter().take(textures).map(|slot| &slot.view).collect()
+    /// The texture of each binding, up to the last that is one.
+    pub(super) fn views(&self, textures: Textures) -> SmallVec<[Option<&wgpu::TextureView>; 6]> {
+        let mut slots = self.slots.iter();
+        let bindings = 0..Textures::BITS - textures.leading_zeros();
+        bindings.map(|i| if textures >> i & 1 == 1 { slots.next().map(|slot| &slot.view) } else { None }).collect()
     }
+}
+
+/// The entries whose bindings are textures.
+fn textured<T>(entries: impl Iterator<Item = T>, textures: Textures) -> impl Iterator<Item = T> {
+    entries.enumerate().filter(move |(i, _)| textures >> i & 1 == 1).map(|(_, entry)| entry)
 }
 
 /// Stands for texture `i` among the segments of the bind-group cache; segments are counted from 0.

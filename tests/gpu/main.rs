@@ -9,6 +9,7 @@ mod reference;
 
 mod examples;
 mod exit;
+mod field_reports;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;

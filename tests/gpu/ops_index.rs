@@ -134,8 +134,9 @@ fn random_numbers_are_philox() {
 
 #[test]
 fn adam_steps() {
-    let len = 4099;
-    for (decay, amsgrad) in [(Decay::Decoupled, false), (Decay::Coupled, false), (Decay::Decoupled, true)] {
+    for (len, decay, amsgrad) in
+        [(4099, Decay::Decoupled, false), (20_001, Decay::Coupled, false), (20_001, Decay::Decoupled, true)]
+    {
         let settings = Adam { lr: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.1, decay };
         let judge = AdamSettings {
             lr: 1e-2,

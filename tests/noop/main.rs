@@ -2,6 +2,7 @@
 
 mod device;
 mod exit;
+mod field_reports;
 #[path = "../support/reference.rs"]
 mod reference;
 mod shaders;

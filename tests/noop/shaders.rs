@@ -5,9 +5,10 @@
 use std::collections::HashSet;
 
 use linn::DType;
-use linn::kernel::catalog::{CATALOG, MAX_BINDINGS};
+use linn::kernel::catalog::CATALOG;
+use linn::kernel::sharing::{MAX_BINDINGS, Sharing};
 use linn::kernel::source::{self, ENTRY_POINT, ParamPath};
-use linn::kernel::{KernelId, Sharing};
+use linn::kernel::{Inputs, KernelId};
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess, TypeInner};
 
@@ -21,7 +22,7 @@ fn for_each_shader(mut check: impl FnMut(KernelId, DType, &Sharing, ParamPath) -
     let mut checked = 0;
     for id in KernelId::all() {
         for dtype in id.row().dtypes {
-            for sharing in sharings(id) {
+            for sharing in sharings(id, *dtype) {
                 for path in PATHS {
                     checked += 1;
                     if let Err(error) = check(id, *dtype, &sharing, path) {
@@ -35,17 +36,27 @@ fn for_each_shader(mut check: impl FnMut(KernelId, DType, &Sharing, ParamPath) -
     assert!(failures.is_empty(), "{} of {checked} failed:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Nothing shared, every pair that can share, and all operands that can share with the first in one block.
-fn sharings(id: KernelId) -> Vec<Sharing> {
+/// Nothing shared, every pair that can share, all operands that can share with the first in one block; and textures.
+fn sharings(id: KernelId, dtype: DType) -> Vec<Sharing> {
     let len = id.form().bindings.len();
+    let textures = id.form().texture_inputs(dtype);
+    let apart: Vec<usize> = (0..len).collect();
+    let mut out = Vec::new();
+    if textures != 0 {
+        out.extend([Sharing::of(&apart, textures), Sharing::of(&vec![0; len], textures)]);
+    }
+    if id.form().inputs == Inputs::Texture {
+        return out;
+    }
     let fits = |sharing: &Sharing| sharing.fits(id.row(), id.form());
-    let block_of = |i: usize, j: usize| Sharing::of(&(0..len).map(|k| if k == j { i } else { k }).collect::<Vec<_>>());
-    let mut out = vec![Sharing::distinct(len)];
+    let block_of = |i: usize, j: usize| Sharing::of(&(0..len).map(|k| if k == j { i } else { k }).collect::<Vec<_>>(), 0);
+    out.push(Sharing::of(&apart, 0));
     for j in 1..len {
-        out.extend((0..j).map(|i| block_of(i, j)).filter(fits));
+        out.extend((0..j).map(|i| block_of(i, j)));
     }
     let with_first: Vec<usize> = (0..len).map(|j| if j > 0 && fits(&block_of(0, j)) { 0 } else { j }).collect();
-    out.extend(Some(Sharing::of(&with_first)).filter(|sharing| fits(sharing) && !out.contains(sharing)));
+    out.push(Sharing::of(&with_first, 0));
+    out.retain(fits);
     out
 }
 

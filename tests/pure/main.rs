@@ -1,6 +1,7 @@
 //! Tests of the floors without a GPU: `cargo test --no-default-features`.
 
 mod error_text;
+mod field_reports;
 mod floors;
 mod layout;
 mod memory_choice;
@@ -14,5 +15,6 @@ mod memory_snapshot;
 mod memory_stats;
 mod memory_summary;
 mod memory_vectors;
+mod replay;
 mod timeline_sim;
 mod traces;

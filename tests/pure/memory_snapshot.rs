@@ -49,8 +49,7 @@ fn a_history_names_every_event_with_line_time_and_stream() {
     assert_eq!(report.requested, 1 << 30);
 
     let snapshot = device.pool_mut().snapshot();
-    let expected =
-        ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_retiring", "segment_free", "oom"];
+    let expected = ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_retiring", "segment_free", "oom"];
     assert_eq!(actions(&snapshot), expected);
     let [bought, alloc, requested, .., gone, oom] = &snapshot.trace[..] else { panic!("seven events") };
     assert_eq!((alloc.size, alloc.block_size, alloc.stream, alloc.time_us), (1000, 1024, StreamId(3), 1_000));
@@ -432,7 +431,9 @@ fn the_page_is_one_file_that_asks_nobody() {
     let snapshot = Story::new(HistoryOptions::default(), |_| ()).run(2000);
     let page = snapshot.to_html("a <b>title</b> with </script>");
     assert_eq!(page.matches("</script>").count(), 2, "the data cannot end its element");
-    for word in ["http://", "https://", "//cdn", "@import", "url(", "fetch(", "XMLHttpRequest", "import(", "WebSocket", "<link", "<img"] {
+    for word in
+        ["http://", "https://", "//cdn", "@import", "url(", "fetch(", "XMLHttpRequest", "import(", "WebSocket", "<link", "<img"]
+    {
         assert!(!page.contains(word), "{word}");
     }
     assert!(page.contains("Content-Security-Policy") && page.contains("default-src 'none'"));

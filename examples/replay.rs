@@ -1,0 +1,250 @@
+//! Feeds recorded or synthetic allocations to the very pool that devices use, one row at a time, and prints what that took.
+//!
+//! `cargo run --release --example replay -- FILES...`, files being workloads (`op,id,size,stream` rows, plain or gzip).
+//! Without files, the synthetic workloads of `--seed` are replayed.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use linn::memory::{Bytes, Config, Policy};
+use linn::profile::replay::{Figures, Options, Workload, replay};
+use linn::profile::synthetic::{FAMILIES, generate};
+
+/// Replays allocations on the pool of linn and says what it reserved.
+#[derive(Parser)]
+pub struct Args {
+    /// Workload files, plain or gzip; none: synthetic ones.
+    files: Vec<PathBuf>,
+    /// Rules of placement.
+    #[arg(long, value_enum, default_value_t = PolicyArg::Linn)]
+    policy: PolicyArg,
+    /// Most bytes to reserve: BYTES, or FACTORxlive (of each workload's peak of live bytes), or FACTORxlive+BYTES; units KiB,
+    /// MiB, GiB.
+    #[arg(long)]
+    limit: Option<String>,
+    /// Largest segment.
+    #[arg(long, default_value = "64GiB")]
+    max_segment: String,
+    /// Submissions complete so many rows later; 0: at once.
+    #[arg(long, default_value_t = 0)]
+    late: u64,
+    /// Further settings, as in LINN_ALLOC_CONF.
+    #[arg(long, default_value = "")]
+    alloc_conf: String,
+    /// Replay on the device, not in simulation. `--late` and `--max-segment` are the device's then.
+    #[arg(long)]
+    device: bool,
+    /// Seed of the synthetic workloads.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Length of the synthetic workloads.
+    #[arg(long, default_value_t = 1)]
+    scale: u64,
+    /// Write the synthetic workloads to this folder, as gzip, instead of replaying them.
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// One JSON object per workload and line instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PolicyArg {
+    Linn,
+    Pytorch,
+}
+
+fn main() -> Result<()> {
+    print!("{}", run(&Args::parse())?);
+    Ok(())
+}
+
+/// The example; returns what it prints.
+pub fn run(args: &Args) -> Result<String> {
+    let workloads = workloads(args)?;
+    if let Some(folder) = &args.write {
+        return write(folder, &workloads);
+    }
+    let mut out = String::new();
+    if !args.json {
+        out += "workload                       allocations  peak live  reserved   ratio  bought  edges  waits     moved  failed  ns/pair\n";
+    }
+    let mut logs = Vec::new();
+    let mut bought = 0;
+    for workload in &workloads {
+        let figures = one(args, workload).with_context(|| format!("replaying {}", workload.name))?;
+        logs.push((figures.peak_reserved.max(1) as f64 / figures.peak_live.max(1) as f64).ln());
+        bought += figures.driver_calls;
+        out += &if args.json { json(workload, &figures) } else { row(workload, &figures) };
+    }
+    if !args.json && !logs.is_empty() {
+        let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+        out += &format!(
+            "{} workloads: peak reserved / peak live {mean:.4} in the geometric mean, {bought} segments bought\n",
+            logs.len()
+        );
+    }
+    Ok(out)
+}
+
+fn workloads(args: &Args) -> Result<Vec<Workload>> {
+    if args.files.is_empty() {
+        let scale = args.scale.max(1);
+        return Ok(FAMILIES.iter().filter_map(|family| generate(family, args.seed, scale)).collect());
+    }
+    args.files.iter().map(|path| read(path).with_context(|| path.display().to_string())).collect()
+}
+
+fn read(path: &Path) -> Result<Workload> {
+    let bytes = std::fs::read(path)?;
+    let mut text = String::new();
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?;
+    } else {
+        text = String::from_utf8(bytes)?;
+    }
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = file.trim_end_matches(".gz").trim_end_matches(".csv").trim_end_matches(".workload");
+    Ok(Workload::parse(name, &text)?)
+}
+
+fn write(folder: &Path, workloads: &[Workload]) -> Result<String> {
+    std::fs::create_dir_all(folder)?;
+    let mut out = String::new();
+    for workload in workloads {
+        let path = folder.join(format!("{}.workload.csv.gz", workload.name));
+        let mut file = flate2::write::GzEncoder::new(std::fs::File::create(&path)?, flate2::Compression::best());
+        std::io::Write::write_all(&mut file, workload.to_text().as_bytes())?;
+        file.finish()?;
+        out += &format!("{}: {} rows\n", path.display(), workload.rows.len());
+    }
+    Ok(out)
+}
+
+/// `12`, `12KiB`, `1.5GiB`: bytes.
+fn bytes(text: &str) -> Result<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
+    let unit = match unit {
+        "" | "B" => 1u64,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        other => bail!("\"{other}\" is no unit; use KiB, MiB or GiB"),
+    };
+    let number: f64 = number.parse().with_context(|| format!("\"{text}\" is no number of bytes"))?;
+    Ok((number * unit as f64) as u64)
+}
+
+fn limit(text: &str, peak_live: u64) -> Result<u64> {
+    let Some((factor, more)) = text.split_once("xlive") else { return bytes(text) };
+    let factor: f64 = factor.parse().with_context(|| format!("\"{factor}\" is no factor"))?;
+    let more = if more.is_empty() { 0 } else { bytes(more.strip_prefix('+').unwrap_or(more))? };
+    Ok((factor * peak_live as f64) as u64 + more)
+}
+
+fn one(args: &Args, workload: &Workload) -> Result<Figures> {
+    let mut config = Config { max_segment: bytes(&args.max_segment)?, ..Config::default() };
+    config.apply(&args.alloc_conf)?;
+    config.policy = match args.policy {
+        PolicyArg::Linn => Policy::Linn,
+        PolicyArg::Pytorch => Policy::Pytorch,
+    };
+    if let Some(text) = &args.limit {
+        config.limit = limit(text, workload.peak_live(config.max_segment))?;
+    }
+    if args.device {
+        return on_device(args, workload, &config);
+    }
+    Ok(replay(workload, &Options { config, late: args.late }))
+}
+
+#[cfg(not(feature = "gpu"))]
+fn on_device(_: &Args, _: &Workload, _: &Config) -> Result<Figures> {
+    bail!("--device needs the gpu feature")
+}
+
+/// Tensors of these sizes on a device; nothing computes with them.
+#[cfg(feature = "gpu")]
+fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figures> {
+    use linn::profile::replay::Row;
+    use linn::{DType, Device, DeviceOptions, Error, Stream, Tensor};
+    use std::collections::HashMap;
+
+    let policy = if config.policy == Policy::Pytorch { "policy:pytorch" } else { "policy:linn" };
+    let mut options = DeviceOptions::default();
+    options.memory_limit = Some(config.limit).filter(|limit| *limit != u64::MAX);
+    options.alloc_conf = Some(format!("{},{policy}", args.alloc_conf));
+    let device = Device::open_with(options)?;
+    let mut streams: HashMap<u32, Stream> = HashMap::from([(0, device.default_stream())]);
+    let mut live: HashMap<u64, Tensor> = HashMap::new();
+    let largest = device.limits().max_buffer_size;
+    let mut figures = Figures { peak_live: workload.peak_live(largest), ..Figures::default() };
+    let start = std::time::Instant::now();
+    for row in &workload.rows {
+        match *row {
+            Row::Alloc { id, size, stream } => {
+                figures.allocations += 1;
+                let stream = streams.entry(stream.0).or_insert_with(|| device.new_stream());
+                let _guard = stream.enter();
+                match Tensor::empty(&device, &[size.div_ceil(4) as usize], DType::F32) {
+                    Ok(tensor) => _ = live.insert(id, tensor),
+                    Err(Error::OutOfMemory(_)) => {
+                        figures.failed += 1;
+                        figures.beyond_segment += u64::from(size > largest);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Row::Free { id } => drop(live.remove(&id)),
+            Row::EmptyCache => device.empty_cache()?,
+        }
+    }
+    figures.ns_per_pair = start.elapsed().as_nanos() as f64 / figures.allocations.max(1) as f64;
+    let stats = device.stats().memory;
+    figures.peak_reserved = stats.reserved_bytes.peak;
+    figures.driver_calls = stats.num_device_alloc;
+    figures.edges = stats.order_edges;
+    figures.waits = stats.num_alloc_retries;
+    figures.allocated_bytes = stats.allocated_bytes.allocated;
+    Ok(figures)
+}
+
+fn row(workload: &Workload, figures: &Figures) -> String {
+    let ratio = figures.peak_reserved as f64 / figures.peak_live.max(1) as f64;
+    let beyond = match figures.beyond_segment {
+        0 => String::new(),
+        count => format!("  ({count} of the failed are larger than a segment may be)"),
+    };
+    format!(
+        "{:30} {:>11} {:>10} {:>9} {ratio:>7.4} {:>7} {:>6} {:>6} {:>9} {:>7} {:>8.0}{beyond}\n",
+        workload.name,
+        figures.allocations,
+        Bytes(figures.peak_live).to_string(),
+        Bytes(figures.peak_reserved).to_string(),
+        figures.driver_calls,
+        figures.edges,
+        figures.waits,
+        Bytes(figures.moved_bytes).to_string(),
+        figures.failed,
+        figures.ns_per_pair,
+    )
+}
+
+fn json(workload: &Workload, figures: &Figures) -> String {
+    let object = serde_json::json!({
+        "workload": workload.name,
+        "allocations": figures.allocations,
+        "peak_live": figures.peak_live,
+        "peak_reserved": figures.peak_reserved,
+        "driver_calls": figures.driver_calls,
+        "edges": figures.edges,
+        "waits": figures.waits,
+        "moved_bytes": figures.moved_bytes,
+        "allocated_bytes": figures.allocated_bytes,
+        "failed": figures.failed,
+        "ns_per_pair": figures.ns_per_pair,
+    });
+    format!("{object}\n")
+}

@@ -1,0 +1,361 @@
+//! The forms of the catalogue's rows: bodies, operands, parameters and constants of every shader.
+
+use crate::kernel::catalog::{Binding, Class, Form, FormulaKind, Inputs, Role};
+use crate::kernel::params::{self, Params};
+
+/// Form of element-wise kernels over contiguous operands whose offsets are multiples of 4.
+pub const CONTIGUOUS: u8 = 0;
+/// Form of element-wise kernels over views: up to 4 dimensions after collapsing.
+pub const STRIDED: u8 = 1;
+/// As [`STRIDED`], in steps of `vec4`: innermost strides 1, all else a multiple of 4.
+pub const STRIDED_VEC4: u8 = 2;
+
+const fn bind(name: &'static str, role: Role, ty: &'static str) -> Binding {
+    Binding { name, role, ty }
+}
+
+/// The three forms of an element-wise kernel over `$bindings`.
+macro_rules! elementwise {
+    ($in_place:expr, [$($input:literal),*]) => {{
+        const BINDINGS: &[Binding] = &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "res_item")];
+        const BASE: Form = Form {
+            suffix: "",
+            class: Class::Any,
+            body: "elementwise/contiguous",
+            pieces: &["shared/index"],
+            bindings: BINDINGS,
+            params: Some(params::Contiguous::INFO),
+            lanes: 4,
+            formula: FormulaKind::ElementWise,
+            in_place: $in_place,
+            inputs: Inputs::Any,
+            constants: &[("WG", 64)],
+        };
+        const STRIDED: Form =
+            Form { suffix: "strided", body: "elementwise/strided", params: Some(params::Strided::INFO), lanes: 1, ..BASE };
+        &[BASE, STRIDED, Form { suffix: "strided_vec4", lanes: 4, ..STRIDED }]
+    }};
+}
+
+pub(super) const FILL: &[Form] = elementwise!(&[], []);
+pub(super) const MAP: &[Form] = elementwise!(&[0], ["a"]);
+pub(super) const ZIP: &[Form] = elementwise!(&[0, 1], ["a", "b"]);
+pub(super) const ZIP3: &[Form] = elementwise!(&[0, 1, 2], ["a", "b", "c"]);
+pub(super) const CAST: &[Form] = elementwise!(&[], ["a"]);
+
+/// What most other forms have in common.
+const PLAIN: Form = Form {
+    suffix: "",
+    class: Class::Any,
+    body: "",
+    pieces: &["shared/index"],
+    bindings: &[],
+    params: None,
+    lanes: 1,
+    formula: FormulaKind::None,
+    in_place: &[],
+    inputs: Inputs::Any,
+    constants: &[("WG", 64)],
+};
+
+/// `[f, f over vec4]` of a body over `item`s.
+macro_rules! item_forms {
+    ($form:expr) => {
+        &[
+            Form { pieces: &["shared/index", "shared/item1"], ..$form },
+            Form { suffix: "vec4", lanes: 4, pieces: &["shared/index", "shared/item4"], ..$form },
+        ]
+    };
+}
+
+pub(super) const COPY_RANK8: &[Form] = &[Form {
+    body: "copy/rank8",
+    bindings: &[bind("a", Role::In, "elem"), bind("out", Role::Out, "elem")],
+    params: Some(params::Rank8::INFO),
+    ..PLAIN
+}];
+pub(super) const ARANGE: &[Form] =
+    &[Form { body: "copy/arange", bindings: &[bind("out", Role::Out, "elem")], params: Some(params::Arange::INFO), ..PLAIN }];
+
+/// Blocks of 32: with lanes and splits, the longest chain of f32 additions stays short.
+macro_rules! reduce_forms {
+    ($square:literal) => {{
+        const BASE: Form = Form {
+            body: "reduce/split",
+            bindings: &[bind("a", Role::In, "item"), bind("out", Role::Out, "item")],
+            params: Some(params::Reduce::INFO),
+            formula: FormulaKind::Combine,
+            constants: &[("WG", 32), ("BLOCK", 32), ("SQUARE", $square)],
+            ..PLAIN
+        };
+        const ROWS: &[Binding] = &[bind("a", Role::In, "item"), bind("out", Role::Out, "elem")];
+        &[BASE, Form { suffix: "rows_vec4", lanes: 4, bindings: ROWS, ..BASE }, Form { suffix: "columns_vec4", lanes: 4, ..BASE }]
+    }};
+}
+/// Form of reductions over `vec4`s along the reduced dimension (inner = 1, stride 1).
+pub const ROWS_VEC4: u8 = 1;
+/// Form of reductions of `vec4`s along the inner dimension (inner stride 1); their results are `vec4`s too.
+pub const COLUMNS_VEC4: u8 = 2;
+pub(super) const REDUCE: &[Form] = reduce_forms!(0);
+pub(super) const REDUCE_SQUARES: &[Form] = reduce_forms!(1);
+
+const ARGMAX_PLAIN: Form = Form {
+    body: "reduce/argmax",
+    bindings: &[bind("a", Role::In, "elem"), bind("values", Role::Out, "elem"), bind("out", Role::Out, "i32")],
+    params: Some(params::Reduce::INFO),
+    constants: &[("WG", 32)],
+    ..PLAIN
+};
+pub(super) const ARGMAX: &[Form] = &[Form { pieces: &["shared/index", "reduce/position"], ..ARGMAX_PLAIN }];
+pub(super) const ARGMAX_MERGE: &[Form] = &[Form {
+    bindings: &[
+        bind("a", Role::In, "elem"),
+        bind("positions", Role::In, "i32"),
+        bind("values", Role::Out, "elem"),
+        bind("out", Role::Out, "i32"),
+    ],
+    pieces: &["shared/index", "reduce/merged_position"],
+    ..ARGMAX_PLAIN
+}];
+
+/// The form over `vec4`s of kernels that work on rows: row length and offsets are multiples of 4.
+pub const VEC4: u8 = 1;
+const NORM: Form = Form { params: Some(params::Norm::INFO), constants: &[("WG", 32)], ..PLAIN };
+pub(super) const LAYER_NORM: &[Form] = item_forms!(Form {
+    body: "norm/layer_norm",
+    bindings: &[
+        bind("a", Role::In, "item"),
+        bind("weight", Role::In, "item"),
+        bind("bias", Role::In, "item"),
+        bind("out", Role::Out, "item"),
+        bind("mean", Role::Out, "elem"),
+        bind("rstd", Role::Out, "elem"),
+    ],
+    in_place: &[0],
+    ..NORM
+});
+pub(super) const LAYER_NORM_BACKWARD: &[Form] = item_forms!(Form {
+    body: "norm/layer_norm_backward",
+    bindings: &[
+        bind("a", Role::In, "item"),
+        bind("dout", Role::In, "item"),
+        bind("weight", Role::In, "item"),
+        bind("mean", Role::In, "elem"),
+        bind("rstd", Role::In, "elem"),
+        bind("out", Role::Out, "item"),
+    ],
+    in_place: &[0, 1],
+    ..NORM
+});
+pub(super) const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
+    body: "norm/layer_norm_backward_weight",
+    bindings: &[
+        bind("a", Role::In, "item"),
+        bind("dout", Role::In, "item"),
+        bind("mean", Role::In, "elem"),
+        bind("rstd", Role::In, "elem"),
+        bind("dweight", Role::Out, "item"),
+        bind("dbias", Role::Out, "item"),
+    ],
+    ..NORM
+});
+
+const SUBGROUP_PIECES: &[&str] = &["shared/index", "matmul/place", "matmul/pick", "matmul/broadcast"];
+macro_rules! matmul_texture {
+    ($suffix:literal, $a_along_k:literal, $b_along_k:literal) => {
+        Form {
+            suffix: $suffix,
+            class: Class::Subgroup,
+            body: "matmul/texture",
+            pieces: SUBGROUP_PIECES,
+            bindings: &[bind("a", Role::In, "vec4<elem>"), bind("b", Role::In, "vec4<elem>"), bind("out", Role::Out, "elem")],
+            inputs: Inputs::Texture,
+            constants: &[("WG", 8), ("TM", 64), ("TN", 32), ("A_ALONG_K", $a_along_k), ("B_ALONG_K", $b_along_k)],
+            ..MATMUL_TILED
+        }
+    };
+}
+/// The form for the device's class is chosen by [`Kernel::select`]; `TM` x `TN` is the tile of a workgroup.
+const MATMUL_TILED: Form = Form {
+    body: "matmul/workgroup",
+    pieces: &["shared/index", "matmul/place"],
+    bindings: &[bind("a", Role::In, "elem"), bind("b", Role::In, "elem"), bind("out", Role::Out, "elem")],
+    params: Some(params::Matmul::INFO),
+    constants: &[("WG", 256), ("TM", 64), ("TN", 64), ("DEPTH", 16)],
+    ..PLAIN
+};
+pub(super) const MATMUL: &[Form] = &[
+    MATMUL_TILED,
+    Form {
+        suffix: "registers",
+        class: Class::Cpu,
+        body: "matmul/registers",
+        pieces: &["shared/index", "matmul/place", "matmul/pick"],
+        constants: &[("WG", 8), ("TM", 16), ("TN", 32)],
+        ..MATMUL_TILED
+    },
+    Form {
+        suffix: "subgroup",
+        class: Class::Subgroup,
+        body: "matmul/subgroup",
+        pieces: SUBGROUP_PIECES,
+        constants: &[("WG", 8), ("TM", 64), ("TN", 32)],
+        ..MATMUL_TILED
+    },
+    matmul_texture!("texture_nn", 1, 0),
+    matmul_texture!("texture_nt", 1, 1),
+    matmul_texture!("texture_tn", 0, 0),
+    matmul_texture!("texture_tt", 0, 1),
+];
+/// First of the four forms of `matmul` that read textures, for subgroups of 8: then + 2 where a is contiguous along its
+/// rows and not along k, and + 1 where b is contiguous along k and not along its columns.
+pub const MATMUL_TEXTURE: u8 = 3;
+
+/// Rows of items of 1 and of 4 elements ([`VEC4`]).
+macro_rules! softmax_forms {
+    ($log:literal, $body:literal, $in_place:expr, [$($input:literal),*]) => {{
+        const BASE: Form = Form {
+            body: $body,
+            pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item1"],
+            bindings: &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "item")],
+            params: Some(params::Softmax::INFO),
+            in_place: $in_place,
+            constants: &[("WG", 32), ("LANES", 1), ("BLOCK", 32), ("LOG", $log)],
+            ..PLAIN
+        };
+        const FOURS: Form = Form {
+            suffix: "vec4",
+            lanes: 4,
+            pieces: &["shared/index", "shared/float", "softmax/online", "softmax/item4"],
+            constants: &[("WG", 32), ("LANES", 4), ("BLOCK", 32), ("LOG", $log)],
+            ..BASE
+        };
+        &[BASE, FOURS]
+    }};
+}
+pub(super) const SOFTMAX: &[Form] = softmax_forms!(0, "softmax/rows", &[0], ["a"]);
+pub(super) const LOG_SOFTMAX: &[Form] = softmax_forms!(1, "softmax/rows", &[0], ["a"]);
+pub(super) const SOFTMAX_BACKWARD: &[Form] = softmax_forms!(0, "softmax/rows_backward", &[0, 1], ["a", "dout"]);
+pub(super) const LOG_SOFTMAX_BACKWARD: &[Form] = softmax_forms!(1, "softmax/rows_backward", &[0, 1], ["a", "dout"]);
+
+const STATUS: Binding = bind("status", Role::InOut, "atomic<u32>");
+const INDEX: Form = Form { params: Some(params::Index::INFO), ..PLAIN };
+const INDEX_SELECT_PLAIN: Form = Form {
+    body: "index/select",
+    bindings: &[bind("a", Role::In, "item"), bind("ids", Role::In, "i32"), bind("out", Role::Out, "item"), STATUS],
+    pieces: &["shared/index", "shared/status"],
+    ..INDEX
+};
+pub(super) const INDEX_SELECT: &[Form] = &[INDEX_SELECT_PLAIN, Form { suffix: "vec4", lanes: 4, ..INDEX_SELECT_PLAIN }];
+pub(super) const EMBEDDING_LINKS: &[Form] =
+    &[Form { body: "index/links", bindings: &[bind("ids", Role::In, "i32"), bind("out", Role::Out, "u32")], ..INDEX }];
+pub(super) const EMBEDDING_BACKWARD: &[Form] = item_forms!(Form {
+    body: "index/scatter_rows",
+    bindings: &[
+        bind("dout", Role::In, "item"),
+        bind("ids", Role::In, "i32"),
+        bind("links", Role::In, "u32"),
+        bind("out", Role::InOut, "item"),
+    ],
+    ..INDEX
+});
+pub(super) const GATHER: &[Form] = &[Form {
+    body: "index/gather",
+    bindings: &[bind("a", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::Out, "elem"), STATUS],
+    pieces: &["shared/index", "shared/status"],
+    ..INDEX
+}];
+pub(super) const GATHER_BACKWARD: &[Form] = &[Form {
+    body: "index/gather_backward",
+    bindings: &[bind("dout", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::InOut, "elem")],
+    ..INDEX
+}];
+
+const LOSS: Form =
+    Form { params: Some(params::Loss::INFO), constants: &[("WG", 32)], pieces: &["shared/index", "shared/float"], ..PLAIN };
+pub(super) const CROSS_ENTROPY_PARTIAL: &[Form] = &[Form {
+    body: "loss/cross_entropy_partial",
+    bindings: &[bind("a", Role::In, "elem"), bind("maxima", Role::Out, "elem"), bind("sums", Role::Out, "elem")],
+    ..LOSS
+}];
+pub(super) const CROSS_ENTROPY: &[Form] = &[Form {
+    body: "loss/cross_entropy",
+    bindings: &[
+        bind("a", Role::In, "elem"),
+        bind("targets", Role::In, "i32"),
+        bind("maxima", Role::In, "elem"),
+        bind("sums", Role::In, "elem"),
+        bind("out", Role::Out, "elem"),
+        bind("lse", Role::Out, "elem"),
+        STATUS,
+    ],
+    pieces: &["shared/index", "shared/float", "shared/status"],
+    ..LOSS
+}];
+pub(super) const CROSS_ENTROPY_BACKWARD: &[Form] = &[Form {
+    body: "loss/cross_entropy_backward",
+    bindings: &[
+        bind("a", Role::In, "elem"),
+        bind("targets", Role::In, "i32"),
+        bind("lse", Role::In, "elem"),
+        bind("dout", Role::In, "elem"),
+        bind("out", Role::Out, "elem"),
+    ],
+    in_place: &[0],
+    ..LOSS
+}];
+
+pub(super) const RANDOM: &[Form] = &[Form {
+    body: "random/fill",
+    bindings: &[bind("out", Role::Out, "elem")],
+    params: Some(params::Random::INFO),
+    pieces: &["shared/index", "shared/float", "shared/philox"],
+    formula: FormulaKind::Sample,
+    ..PLAIN
+}];
+
+/// What Adam reads and writes; a tensor that is both is an input and an output here, so that it can be read as a texture.
+macro_rules! adam_forms {
+    ($square:literal, [$($state:literal: $new:literal),*]) => {
+        &[Form {
+            body: "optim/adam",
+            bindings: &[
+                bind("param", Role::In, "item"),
+                bind("grad", Role::In, "item"),
+                $(bind($state, Role::In, "item"),)*
+                bind("step", Role::In, "elem"),
+                bind("scale", Role::In, "elem"),
+                bind("new_param", Role::Out, "item"),
+                $(bind($new, Role::Out, "item"),)*
+            ],
+            params: Some(params::Adam::INFO),
+            pieces: &["shared/index", "shared/float", $square],
+            lanes: 4,
+            ..PLAIN
+        }]
+    };
+}
+pub(super) const ADAM: &[Form] = adam_forms!("optim/plain_square", ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq"]);
+pub(super) const ADAM_AMSGRAD: &[Form] = adam_forms!(
+    "optim/amsgrad_square",
+    ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq", "max_exp_avg_sq": "new_max_exp_avg_sq"]
+);
+const SGD_PLAIN: Form = Form {
+    body: "optim/sgd",
+    bindings: &[bind("param", Role::InOut, "item"), bind("grad", Role::In, "item"), bind("scale", Role::In, "elem")],
+    params: Some(params::Sgd::INFO),
+    pieces: &["shared/index", "optim/plain_direction"],
+    lanes: 4,
+    ..PLAIN
+};
+pub(super) const SGD: &[Form] = &[SGD_PLAIN];
+pub(super) const SGD_MOMENTUM: &[Form] = &[Form {
+    bindings: &[
+        bind("param", Role::InOut, "item"),
+        bind("grad", Role::In, "item"),
+        bind("momentum_buffer", Role::InOut, "item"),
+        bind("scale", Role::In, "elem"),
+    ],
+    pieces: &["shared/index", "optim/momentum_direction"],
+    ..SGD_PLAIN
+}];
