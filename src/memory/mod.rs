@@ -12,9 +12,9 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`] |
+//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`] |
 //! | answer | [`Answer`] |
-//! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`] |
+//! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`], [`Pool::handle_context`] |
 //! | ask out | [`Pool::poll_release`] |
 //! | inspect | [`Pool::stats`], [`Pool::breakdown`], [`Pool::largest_holders`], [`Pool::snapshot`], [`Pool::validate`] |
 //!

@@ -46,10 +46,12 @@ pub(super) struct Waiting {
 
 /// Bytes of the segment that is bought for a block of `size` bytes: 2 MiB, `large_segment`, or the size in steps of 2 MiB.
 pub fn segment_size(size: u64, large_segment: u64) -> u64 {
-    match size {
-        ..=SMALL_SIZE => SMALL_SEGMENT,
-        ..MIN_LARGE_ALLOC => large_segment,
-        _ => size.next_multiple_of(SMALL_SEGMENT),
+    if size <= SMALL_SIZE {
+        SMALL_SEGMENT
+    } else if size < MIN_LARGE_ALLOC {
+        large_segment
+    } else {
+        size.next_multiple_of(SMALL_SEGMENT)
     }
 }
 

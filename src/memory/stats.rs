@@ -60,7 +60,7 @@ impl PoolStats {
 /// Counters of the pool, in bytes or counts. It dereferences to [`Stats::all`].
 ///
 /// Live blocks are sorted into large and small by the bytes asked for; segments, and what is unused in them, by the
-/// segment's size (policy `pytorch`: by its pool). The border is [`SMALL_SIZE`](super::SMALL_SIZE).
+/// segment's size (policy `pytorch`: by its pool). The border is [`SMALL_SIZE`](super::pytorch::SMALL_SIZE).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// All memory.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use linn::ids::StreamId;
 use linn::memory::sim::SimDevice;
 use linn::memory::{
-    Action, BlockState, Breakdown, Category, Config, Frame, HistoryOptions, Recording, Snapshot, StackId, Stacks, Tag,
+    Action, BlockState, Breakdown, Category, Config, Event, Frame, HistoryOptions, Recording, Snapshot, StackId, Stacks, Tag,
 };
 use linn::profile::lifetimes::{FOREVER, Use};
 use serde_json::Value;
@@ -404,6 +404,26 @@ fn rules_8_to_10_ghosts_pools_and_streams() {
     walk_back(&json);
     let lifetimes = device.pool_mut().snapshot().lifetimes();
     assert_eq!((lifetimes.blocks[0].begin, lifetimes.blocks[0].requested), (0, 1000));
+}
+
+/// A move is a free and an allocation to PyTorch's page, and a change of place to ours.
+#[test]
+fn moves_are_told() {
+    let mut device = recording();
+    let lease = device.alloc(MAIN, 1000, tag(Category::Activation)).expect("fits");
+    let mut snapshot = device.pool_mut().snapshot();
+    let alloc = *snapshot.trace.last().expect("an event");
+    let address = alloc.address + (1 << 20);
+    snapshot.trace.push(Event { action: Action::Move, address, from: alloc.address, ..alloc });
+    let json: Value = serde_json::from_str(&snapshot.to_json()).expect("JSON");
+    let trace = list(&json, "device_traces")[0].as_array().expect("a list");
+    let told: Vec<(&str, u64)> = trace.iter().map(|entry| (text(entry, "action"), number(entry, "addr"))).collect();
+    let before = alloc.address;
+    let expected = [("alloc", before), ("free_requested", before), ("free_completed", before), ("alloc", address)];
+    assert_eq!(told[1..], expected);
+    let places: Vec<_> = snapshot.lifetimes().blocks.iter().map(|stay| (stay.address, stay.begin, stay.end)).collect();
+    assert_eq!(places[places.len() - 2..], [(before, 2, 3), (address, 3, FOREVER)]);
+    device.free(lease);
 }
 
 #[test]

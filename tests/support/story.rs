@@ -87,7 +87,7 @@ impl Story {
         let mut gradients = Vec::new();
         while let Some(lease) = saved.pop() {
             let temporary = self.lend(MAIN, 24 * KIB * batch, Category::Temporary, "matmul_backward");
-            if saved.len() % 2 == 0 {
+            if saved.len().is_multiple_of(2) {
                 gradients.extend(self.lend(MAIN, 300 * KIB, Category::Gradient, "accumulate_grad"));
             }
             self.give_back(lease);
@@ -95,7 +95,7 @@ impl Story {
         }
         gradients.into_iter().for_each(|lease| self.give_back(lease));
         input.into_iter().for_each(|lease| self.give_back(lease));
-        if step % 3 == 0 {
+        if step.is_multiple_of(3) {
             let bytes = 16 * KIB + self.random(600 * KIB);
             let kept = self.lend(MAIN, bytes, Category::Temporary, "log_history");
             self.held.extend(kept);
@@ -120,7 +120,7 @@ impl Story {
         loop {
             self.step(8, step);
             step += 1;
-            if step % 16 == 0 || events < 4000 {
+            if step.is_multiple_of(16) || events < 4000 {
                 let snapshot = self.device.pool_mut().snapshot();
                 if snapshot.trace.len() + snapshot.overflowed as usize >= events {
                     return snapshot;
