@@ -492,11 +492,32 @@ function measure() {
   }
   const canvas = $('timeline'), colors = new Set();
   for (const pixel of new Uint32Array(canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)) colors.add(pixel);
+  const hands = touch();
   const times = (list) => [0, list.length >> 1].map((at) => +list.sort((a, b) => a - b)[at].toFixed(2)); // best, median
   const out = document.createElement('pre');
   out.id = 'measured'; out.hidden = true;
   out.textContent = JSON.stringify({ events: n, load_ms: +load_ms.toFixed(1), zoom_ms: times(zooms), moment_ms: times(moments), colors: colors.size,
     peak_reserved: reserved[peak.reserved], peak_allocated: allocated[peak.allocated], last_reserved: reserved[n], last_allocated: allocated[n],
-    ooms: oomStates.length, holders: document.querySelectorAll('#holders tr').length, resources: performance.getEntriesByType('resource').length, errors });
+    ooms: oomStates.length, holders: document.querySelectorAll('#holders tr').length, hands, resources: performance.getEntriesByType('resource').length, errors });
   document.body.append(out);
+}
+// A hover, a turn of the wheel, a key and a hover over every block: what a hand would do.
+function touch() {
+  const at = (canvas, kind, x, y, more) => {
+    const box = canvas.getBoundingClientRect();
+    canvas.dispatchEvent(new kind.of(kind.name, { clientX: box.left + x, clientY: box.top + y, bubbles: true, cancelable: true, ...more }));
+  };
+  const move = { of: PointerEvent, name: 'pointermove' }, wheel = { of: WheelEvent, name: 'wheel' };
+  setView(0, whole());
+  choose(peak.allocated);
+  draw(true);
+  at(timeline, move, plot.left + plot.width / 2, 100);
+  const hover = tip.textContent, before = view.hi - view.lo;
+  at(timeline, wheel, plot.left + plot.width / 2, 100, { deltaY: -400 });
+  const zoom = (view.hi - view.lo) / before, moment = view.at;
+  timeline.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft' }));
+  draw(true);
+  const blocksSeen = shown.filter((r) => r.block >= 0).map((r) => { at($('segments'), move, r.x + r.w / 2, r.y + 5); return tip.textContent; });
+  tip.hidden = true;
+  return { hover, zoom, step: moment - view.at, blocks: blocksSeen.length, named: blocksSeen.filter((text) => /:\d+/.test(text)).length };
 }

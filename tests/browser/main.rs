@@ -69,6 +69,12 @@ fn a_hundred_thousand_events_are_drawn() {
     assert_eq!(measured["peak_reserved"].as_f64(), Some(snapshot.stats.reserved_bytes.peak as f64));
     assert_eq!(measured["peak_allocated"].as_f64(), Some(snapshot.stats.allocated_bytes.peak as f64));
     assert!(measured["ooms"].as_u64() >= Some(3) && measured["holders"].as_u64() >= Some(5));
+    let hands = &measured["hands"];
+    assert!(hands["hover"].as_str().is_some_and(|text| text.contains("reserved") && text.contains("story.rs:")), "{hands}");
+    assert!(hands["zoom"].as_f64().is_some_and(|zoom| zoom < 0.8), "the wheel zooms: {hands}");
+    assert_eq!(hands["step"], 1, "a key goes to the event before");
+    assert!(hands["blocks"].as_u64() >= Some(20), "blocks in their segments: {hands}");
+    assert_eq!(hands["blocks"], hands["named"], "each says where it comes from");
     assert!(measured["colors"].as_u64() >= Some(8), "the layers are on the canvas: {measured}");
 }
 
