@@ -44,7 +44,7 @@ fn parse(text: &str) -> Vec<Frame> {
             frames.push(Frame { name: name.to_owned(), file: String::new(), line: 0 });
         }
     }
-    let ours = |frame: &Frame| frame.name.contains("backtrace") || frame.name.contains("capture_stack");
+    let ours = |frame: &Frame| ["std::backtrace::Backtrace", "capture_stack"].iter().any(|part| frame.name.contains(part));
     let taken = frames.iter().rposition(ours).map_or(0, |last| last + 1);
     frames.split_off(taken)
 }

@@ -15,12 +15,14 @@ fn a_training_step_names_its_own_lines_as_holders() {
     let hidden_line = line!() + 1;
     let hidden = input.linear(&weights, None).unwrap();
     let loss = hidden.relu().unwrap().sum_all().unwrap();
+    let backward_line = line!() + 1;
     loss.backward().unwrap();
     device.synchronize().unwrap();
 
     let snapshot = device.memory_snapshot();
     let held: Vec<_> = snapshot.holders().iter().map(|h| (h.location.file(), h.location.line(), h.bytes)).collect();
-    for (line, bytes) in [(weights_line, 256 * 512 * 4), (input_line, 64 * 512 * 4), (hidden_line, 64 * 256 * 4)] {
+    let (weights, input, hidden) = (256 * 512 * 4, 64 * 512 * 4, 64 * 256 * 4);
+    for (line, bytes) in [(weights_line, weights), (input_line, input), (hidden_line, hidden), (backward_line, weights)] {
         let found = held.iter().any(|(file, at, size)| file.ends_with("memory_history.rs") && *at == line && *size >= bytes);
         assert!(found, "line {line} is not among {held:?}");
     }
