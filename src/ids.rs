@@ -52,11 +52,13 @@ pub struct FenceSet(SmallVec<[Fence; 2]>);
 
 impl FenceSet {
     /// The empty set.
+    #[inline]
     pub fn new() -> FenceSet {
         FenceSet::default()
     }
 
     /// Adds one fence; a later one of the same stream absorbs it.
+    #[inline]
     pub fn insert(&mut self, fence: Fence) {
         match self.0.iter_mut().find(|known| known.stream == fence.stream) {
             Some(known) => known.number = known.number.max(fence.number),
@@ -65,6 +67,7 @@ impl FenceSet {
     }
 
     /// Adds all fences of `other`.
+    #[inline]
     pub fn merge(&mut self, other: &FenceSet) {
         for fence in &other.0 {
             self.insert(*fence);
@@ -82,11 +85,13 @@ impl FenceSet {
     }
 
     /// All fences, in no particular order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Fence> + '_ {
         self.0.iter().copied()
     }
 
     /// True when there is nothing to wait for.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

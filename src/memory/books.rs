@@ -7,7 +7,7 @@ use super::ladder::Answer;
 use super::policy::{Caching, Request};
 use super::pool::{Place, Pool};
 use super::pytorch::{self, Waiting};
-use crate::ids::{BlockId, FenceSet, Horizons, SegmentId};
+use crate::ids::{BlockId, Fence, FenceSet, Horizons, SegmentId};
 
 impl Pool {
     /// Lends the front of a free block; what is left stays free.
@@ -31,7 +31,12 @@ impl Pool {
         record.stream = request.stream;
         record.tag = request.tag;
         let (offset, size) = (record.offset, record.size);
-        let after: FenceSet = record.uses.iter().filter(|fence| needs_edge(*fence, request.stream, horizons)).collect();
+        // Most blocks need none, and a filtered set is not free to build.
+        let edge = |fence: &Fence| needs_edge(*fence, request.stream, horizons);
+        let after = match record.uses.iter().any(|fence| edge(&fence)) {
+            true => record.uses.iter().filter(edge).collect(),
+            false => FenceSet::new(),
+        };
 
         self.segments[segment].lent += 1;
         self.segments[segment].fresh = false;
@@ -72,6 +77,7 @@ impl Pool {
     }
 
     /// A block that was given back becomes free.
+    #[inline]
     pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
         self.book_free_completed(at);
         let record = &mut self.blocks[at];
@@ -101,7 +107,7 @@ impl Pool {
         rest.offset += size;
         rest.size -= size;
         self.link(segment, prev, front);
-        self.free.rekey(key, home, self.key(key.block), home);
+        self.free.rekey(key, self.key(key.block), home);
         self.book_split(segment, key.size, size);
         front
     }
@@ -118,7 +124,7 @@ impl Pool {
             (true, false) => prev,
             (_, true) => next,
         };
-        let (old, from) = (self.key(keep), self.home(keep));
+        let old = self.key(keep);
         let (mut count, mut bytes) = (1, old.size);
         self.absorb(keep, at);
         if keep == next && self.is_free(prev) {
@@ -127,7 +133,7 @@ impl Pool {
             self.absorb(keep, prev);
         }
         self.forget_submitted(keep, horizons);
-        self.free.rekey(old, from, self.key(keep), self.home(keep));
+        self.free.rekey(old, self.key(keep), self.home(keep));
         self.book_merged(keep, count, bytes);
     }
 
@@ -154,6 +160,7 @@ impl Pool {
     }
 
     /// `block` comes after `prev` in its segment.
+    #[inline]
     fn link(&mut self, segment: u32, prev: u32, block: u32) {
         match prev {
             NONE => self.segments[segment].first = block,
@@ -162,6 +169,7 @@ impl Pool {
     }
 
     /// Drops the uses that every later command comes after anyway.
+    #[inline]
     fn forget_submitted(&mut self, block: u32, horizons: &impl Horizons) {
         let uses = &mut self.blocks[block].uses;
         if uses.iter().any(|fence| fence.number <= horizons.submitted(fence.stream)) {
@@ -169,26 +177,31 @@ impl Pool {
         }
     }
 
+    #[inline]
     fn is_free(&self, block: u32) -> bool {
         block != NONE && self.blocks[block].state == BlockState::Free
     }
 
+    #[inline]
     pub(super) fn key(&self, at: u32) -> Key {
         let block = &self.blocks[at];
         Key { size: block.size, birth: self.segments[block.segment].birth, offset: block.offset, block: at }
     }
 
     /// Which set of free blocks it belongs to while it is free.
+    #[inline]
     pub(super) fn home(&self, at: u32) -> Home {
         let block = &self.blocks[at];
         self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::Owned)
     }
 
+    #[inline]
     pub(super) fn list(&mut self, at: u32) {
         self.free.insert(self.key(at), self.home(at));
     }
 
+    #[inline]
     pub(super) fn unlist(&mut self, at: u32) {
-        self.free.remove(self.key(at), self.home(at));
+        self.free.remove(self.key(at));
     }
 }

@@ -45,80 +45,86 @@ const SHORT_BACKLOG: u64 = 32;
 const LOOK: usize = 32;
 
 /// All free blocks of a pool.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FreeList {
     nodes: Nodes,
-    nobody: Tree,
-    several: Tree,
-    streams: Vec<(StreamId, Tree)>,
-    owned: Vec<(Owner, Tree)>,
+    /// The first two are `Nobody`'s and `Several`'s; others are made at first use.
+    trees: Vec<(Home, Tree)>,
+}
+
+const NOBODY: usize = 0;
+const SEVERAL: usize = 1;
+
+impl Default for FreeList {
+    fn default() -> FreeList {
+        let trees = vec![(Home::Nobody, Tree::default()), (Home::Several, Tree::default())];
+        FreeList { nodes: Nodes::default(), trees }
+    }
 }
 
 impl FreeList {
+    /// The number of the tree of `home`.
     #[inline]
-    fn tree(&mut self, home: Home) -> (&mut Tree, &mut Nodes) {
-        let tree = match home {
-            Home::Nobody => &mut self.nobody,
-            Home::Several => &mut self.several,
-            Home::One(stream) => tree_of(&mut self.streams, stream),
-            Home::Owned(owner) => tree_of(&mut self.owned, owner),
-        };
-        (tree, &mut self.nodes)
+    fn number(&mut self, home: Home) -> usize {
+        match self.trees.iter().position(|(known, _)| *known == home) {
+            Some(at) => at,
+            None => {
+                self.trees.push((home, Tree::default()));
+                self.trees.len() - 1
+            }
+        }
+    }
+
+    fn tree(&self, home: Home) -> Option<&Tree> {
+        self.trees.iter().find(|(known, _)| *known == home).map(|(_, tree)| tree)
     }
 
     fn trees(&self) -> impl Iterator<Item = &Tree> {
-        let streams = self.streams.iter().map(|(_, tree)| tree).chain(self.owned.iter().map(|(_, tree)| tree));
-        [&self.nobody, &self.several].into_iter().chain(streams)
-    }
-
-    fn owned(&self, owner: Owner) -> Option<&Tree> {
-        self.owned.iter().find(|(known, _)| *known == owner).map(|(_, tree)| tree)
+        self.trees.iter().map(|(_, tree)| tree)
     }
 
     /// The smallest block of `owner` with at least `size` bytes.
     pub(super) fn first_fit(&self, owner: Owner, size: u64) -> Option<Key> {
-        self.owned(owner)?.first_fit(&self.nodes, size)
+        self.tree(Home::Owned(owner))?.first_fit(&self.nodes, size)
     }
 
     /// The next block of `owner` in the order.
     pub(super) fn after(&self, owner: Owner, key: Key) -> Option<Key> {
-        self.owned(owner)?.after(&self.nodes, key)
+        self.tree(Home::Owned(owner))?.after(&self.nodes, key)
     }
 
     /// Adds a block.
     #[inline]
     pub(super) fn insert(&mut self, key: Key, home: Home) {
-        let (tree, nodes) = self.tree(home);
-        tree.insert(nodes, key);
+        let number = self.number(home);
+        self.trees[number].1.insert(&mut self.nodes, key);
+        self.nodes.set_tree(key.block, number as u32);
     }
 
     /// Takes a block out of the tree it is in.
     #[inline]
-    pub(super) fn remove(&mut self, key: Key, home: Home) {
-        let (tree, nodes) = self.tree(home);
-        tree.remove(nodes, key);
+    pub(super) fn remove(&mut self, key: Key) {
+        let number = self.nodes.tree(key.block);
+        self.trees[number as usize].1.remove(&mut self.nodes, key);
     }
 
-    /// The block `old`, in the tree of `from`, has become `new` and belongs to `home`.
+    /// The block `old` has become `new` and belongs to `home`.
     #[inline]
-    pub(super) fn rekey(&mut self, old: Key, from: Home, new: Key, home: Home) {
-        if from == home {
-            let (tree, nodes) = self.tree(home);
-            tree.rekey(nodes, old, new);
+    pub(super) fn rekey(&mut self, old: Key, new: Key, home: Home) {
+        let number = self.nodes.tree(old.block);
+        let (known, tree) = &mut self.trees[number as usize];
+        if *known == home {
+            tree.rekey(&mut self.nodes, old, new);
+            self.nodes.set_tree(new.block, number);
         } else {
-            self.remove(old, from);
+            self.remove(old);
             self.insert(new, home);
         }
     }
 
     /// True when the block is in the tree of `home`.
     pub(super) fn contains(&self, key: Key, home: Home) -> bool {
-        match home {
-            Home::Nobody => self.nobody.contains(&self.nodes, key),
-            Home::Several => self.several.contains(&self.nodes, key),
-            Home::One(stream) => self.streams.iter().any(|(known, tree)| *known == stream && tree.contains(&self.nodes, key)),
-            Home::Owned(owner) => self.owned(owner).is_some_and(|tree| tree.contains(&self.nodes, key)),
-        }
+        self.tree(home).is_some_and(|tree| tree.contains(&self.nodes, key))
     }
 
     /// Number of blocks.
@@ -140,10 +146,10 @@ impl FreeList {
         uses_of: impl Fn(u32) -> &'a FenceSet,
         horizons: &impl Horizons,
     ) -> Option<Key> {
-        let mut best = self.nobody.first_fit(&self.nodes, size);
-        let mut foreign = self.several.len() > 0;
-        for (known, tree) in &self.streams {
-            if *known == stream {
+        let mut best = self.trees[NOBODY].1.first_fit(&self.nodes, size);
+        let mut foreign = self.trees[SEVERAL].1.len() > 0;
+        for (known, tree) in &self.trees[SEVERAL + 1..] {
+            if *known == Home::One(stream) {
                 best = lesser(best, tree.first_fit(&self.nodes, size));
             } else {
                 foreign |= tree.len() > 0;
@@ -154,8 +160,8 @@ impl FreeList {
             return best;
         }
         let mut with_edge: Option<(u64, Key)> = None;
-        let others = self.streams.iter().filter(|(known, _)| *known != stream).map(|(_, tree)| tree);
-        for tree in others.chain([&self.several]) {
+        let others = self.trees.iter().filter(|(known, _)| ![Home::Nobody, Home::One(stream)].contains(known));
+        for (_, tree) in others {
             let mut next = tree.first_fit(&self.nodes, size);
             for _ in 0..LOOK {
                 let Some(key) = next.filter(|key| best.is_none_or(|best| *key < best)) else { break };
@@ -175,19 +181,6 @@ impl FreeList {
     }
 }
 
-/// The tree of `name`, made at first use.
-#[inline]
-fn tree_of<N: Copy + PartialEq>(trees: &mut Vec<(N, Tree)>, name: N) -> &mut Tree {
-    let at = match trees.iter().position(|(known, _)| *known == name) {
-        Some(at) => at,
-        None => {
-            trees.push((name, Tree::default()));
-            trees.len() - 1
-        }
-    };
-    &mut trees[at].1
-}
-
 #[inline]
 fn lesser(a: Option<Key>, b: Option<Key>) -> Option<Key> {
     match (a, b) {
@@ -197,6 +190,7 @@ fn lesser(a: Option<Key>, b: Option<Key>) -> Option<Key> {
 }
 
 /// True when a command of `stream` that comes now needs an edge to `fence`: it is another stream's and not submitted.
+#[inline]
 pub(super) fn needs_edge(fence: Fence, stream: StreamId, horizons: &impl Horizons) -> bool {
     fence.stream != stream && fence.number > horizons.submitted(fence.stream)
 }

@@ -24,6 +24,8 @@ struct Node {
     birth: u32,
     left: u32,
     right: u32,
+    /// The number of the tree it is in.
+    tree: u32,
 }
 
 /// Where the number of a subtree's root is kept.
@@ -52,8 +54,18 @@ impl Nodes {
     }
 
     #[inline]
+    pub(super) fn tree(&self, block: u32) -> u32 {
+        self.0[block as usize].tree
+    }
+
+    #[inline]
+    pub(super) fn set_tree(&mut self, block: u32, tree: u32) {
+        self.0[block as usize].tree = tree;
+    }
+
+    #[inline]
     fn put(&mut self, key: Key) {
-        let node = Node { size: key.size, offset: key.offset, birth: key.birth, left: NONE, right: NONE };
+        let node = Node { size: key.size, offset: key.offset, birth: key.birth, left: NONE, right: NONE, tree: 0 };
         let at = key.block as usize;
         if at >= self.0.len() {
             self.0.resize(at + 1, node);

@@ -43,6 +43,7 @@ pub const OWN_SEGMENT: u64 = 16 << 20;
 pub const WHOLE_SEGMENT: u64 = 32 << 20;
 
 /// `bytes` rounded up to a multiple of `step` (a power of two); `u64::MAX` rounded down where that overflows.
+#[inline]
 pub fn round_up(bytes: u64, step: u64) -> u64 {
     match bytes.checked_add(step - 1) {
         Some(sum) => sum & !(step - 1),
@@ -54,6 +55,7 @@ pub fn round_up(bytes: u64, step: u64) -> u64 {
 ///
 /// `divisions` holds PyTorch's `roundup_power2_divisions`: where there are d > 1 of them and the request is larger than
 /// d steps, it is rounded up to a d-th of the power of two below it.
+#[inline]
 pub fn round_size(bytes: u64, step: u64, divisions: &[u64; 16]) -> u64 {
     let octave = 63 - bytes.max(1).leading_zeros();
     let division = divisions[octave.saturating_sub(20).min(15) as usize];

@@ -49,6 +49,15 @@ fn a_long_backlog_is_not_waited_for_when_memory_can_be_bought() {
 }
 
 #[test]
+fn a_long_backlog_is_waited_for_when_memory_is_dear() {
+    let mut device = SimDevice::new(1 << 40, Config { max_segment: 1 << 30, ..Config::default() });
+    let place = freed_behind(&mut device, 300 * MIB, 1000);
+    let lease = alloc(&mut device, SIDE, 300 * MIB);
+    assert_eq!(lease.place, place, "twice what is live would be reserved");
+    assert_eq!((device.pool().stats().order_edges, device.waits()), (1, 0), "an edge, not a wait");
+}
+
+#[test]
 fn when_none_can_be_bought_any_edge_will_do() {
     let mut device = device(2 * MIB);
     let place = freed_behind(&mut device, 2 * MIB, 1000);
