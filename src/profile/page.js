@@ -103,8 +103,9 @@ function fit(canvas, height) {
 }
 
 // --- the view: a range of events or of time, and the chosen moment --------------------------------------------------------
-const view = { byTime: false, lo: 0, hi: Math.max(1, n), at: peak.allocated, block: -1, site: -1, hidden: new Set() };
-const whole = () => (view.byTime ? Math.max(1, time[n]) : Math.max(1, n));
+const view = { byTime: false, lo: 0, hi: states, at: peak.allocated, block: -1, site: -1, hidden: new Set() };
+// The state after the last event has some room too.
+const whole = () => (view.byTime ? Math.max(1, time[n] * 1.005) : states);
 function stateAt(x) {
   if (!view.byTime) return Math.min(n, Math.max(0, Math.floor(x)));
   let lo = 0, hi = n; // the last state that began at or before time x
@@ -213,7 +214,7 @@ function drawTimeline() {
   for (let i = 0; i <= 6; i++) {
     const at = view.lo + ((view.hi - view.lo) * i) / 6;
     const x = Math.min(left + width - 22 * ratio, Math.max(left + 6 * ratio, left + (width * i) / 6));
-    c.fillText(view.byTime ? duration(at) : count(Math.round(at)), x, base + 14 * ratio);
+    c.fillText(view.byTime ? duration(at) : count(Math.min(n, Math.round(at))), x, base + 14 * ratio);
   }
 
   c.drawImage(stack(width, Math.round(base), best, most, y, ratio), left, 0);
