@@ -122,7 +122,7 @@ impl Pool {
         match self.config.compaction {
             Compaction::Off => 0,
             Compaction::Share(share) if limit < self.config.limit => {
-                let allowed = (self.stats.allocated_bytes.allocated as f64 * share) as u64;
+                let allowed = (self.stats().allocated_bytes.allocated as f64 * share) as u64;
                 allowed.saturating_sub(self.stats.moved_bytes)
             }
             _ => u64::MAX,
@@ -211,6 +211,7 @@ impl Pool {
             self.split(self.key(hole), size)
         } else {
             self.unlist(hole);
+            self.book_taken(segment, size);
             hole
         };
         let from = self.place(BlockId(block));
@@ -241,6 +242,7 @@ impl Pool {
     fn slide_down(&mut self, block: u32, stream: StreamId, horizons: &impl Horizons) -> bool {
         let gap = self.blocks[block].prev;
         self.unlist(gap);
+        self.book_taken(self.blocks[gap].segment, self.blocks[gap].size);
         let from = self.place(BlockId(block));
         let (mut first, mut second) = (self.position(gap), self.position(block));
         second.offset = first.offset + from.size;
@@ -281,8 +283,7 @@ impl Pool {
             self.segments[segment].uses.insert(fence);
             self.blocks[record].uses = std::iter::once(fence).collect();
         }
-        self.stats.moves += 1;
-        self.stats.moved_bytes += to.size;
+        self.book_moved(block, from);
         self.moves.push_back(Move { block: BlockId(block), from, to, fence, after });
         self.merge_and_list(free, horizons);
     }

@@ -2,12 +2,12 @@
 
 use super::free_list::Effort;
 use super::free_tree::Key;
-use super::policy::{Caching, Policy, Request, Rung};
+use super::policy::{Caching, Policy, Request, Rung, Tag};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
 use super::size_class::{self, OWN_SEGMENT, SEGMENT_STEP, WHOLE_SEGMENT, round_size, round_up, segment_size};
-use crate::ids::{BlockId, FenceSet, Horizons};
+use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
 /// One of the two must come: until then the bytes count against the limit.
@@ -15,6 +15,10 @@ use crate::ids::{BlockId, FenceSet, Horizons};
 pub struct SegmentRequest {
     /// Bytes to buy.
     pub size: u64,
+    /// The stream whose request this is for.
+    pub stream: StreamId,
+    /// Who made it.
+    pub tag: Tag,
     pub(super) owner: Option<Owner>,
 }
 
@@ -115,6 +119,7 @@ impl Pool {
             request.waited = true;
             request.rung = Rung::Exact;
             self.stats.num_alloc_retries += 1;
+            self.stats.num_sync_all_streams += 1;
             self.mark_idle();
             return Answer::NeedCompletion;
         }
@@ -130,7 +135,7 @@ impl Pool {
     pub(super) fn buy(&mut self, bytes: u64, request: &mut Request) -> Answer {
         self.pending += bytes;
         request.bought = true;
-        Answer::NeedSegment(SegmentRequest { size: bytes, owner: None })
+        Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag, owner: None })
     }
 
     /// True when buying would take `reserved` past its peak and well past what is live: then a stream waits rather for
@@ -228,7 +233,7 @@ impl Pool {
     }
 
     pub(super) fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
-        self.stats.num_ooms += 1;
+        self.book_oom(size, cause, request);
         Answer::Exhausted(Box::new(OomReport {
             cause,
             requested: request.bytes,
