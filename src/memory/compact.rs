@@ -169,6 +169,7 @@ impl Pool {
                 request.hosting = false;
                 request.rung = Rung::Exact;
                 self.stats.num_alloc_retries += 1;
+                self.stats.num_sync_all_streams += 1;
                 self.mark_idle();
                 return Some(Answer::NeedCompletion);
             }
