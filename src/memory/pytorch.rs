@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 pub fn segment_size(size: u64, large_segment: u64) -> u64 {
     match size {
         ..=SMALL_SIZE => SMALL_SEGMENT,
-        ..MIN_LARGE_ALLOC => large_segment,
+        _ if size < MIN_LARGE_ALLOC => large_segment,
         _ => size.next_multiple_of(SMALL_SEGMENT),
     }
 }
@@ -68,7 +68,8 @@ impl Pool {
         self.finish_events(horizons);
         let size = self.round(request.bytes);
         let owner = Owner { stream: request.stream, small: size <= SMALL_SIZE };
-        let wanted = segment_size(size, self.config.large_segment_size).min(self.config.max_segment).max(size);
+        let most = self.config.max_segment & !(self.config.alignment - 1);
+        let wanted = segment_size(size, self.config.large_segment_size).min(most).max(size);
         if request.bought
             && let Some(key) = self.bought(owner, wanted)
         {
