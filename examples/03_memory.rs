@@ -1,6 +1,6 @@
-//! Memory is cached: allocated, reserved and cached; a limit; an out-of-memory error, and life after it.
+//! Memory is cached: allocated, reserved and cached; a limit; an out-of-memory error, and life after it; a history to look at.
 
-use linn::memory::Category;
+use linn::memory::{Category, HistoryOptions};
 use linn::{Device, DeviceOptions, Error, Tensor};
 
 const MIB: u64 = 1 << 20;
@@ -14,6 +14,7 @@ pub fn run(_quick: bool) -> anyhow::Result<()> {
     let mut options = DeviceOptions::default();
     options.memory_limit = Some(64 * MIB);
     let device = Device::open_with(options)?;
+    device.record_memory_history(Some(HistoryOptions::default()));
     let mib = |bytes: u64| bytes as f64 / MIB as f64;
     let show = |what: &str| {
         println!(
@@ -52,6 +53,14 @@ pub fn run(_quick: bool) -> anyhow::Result<()> {
     drop(again);
     device.empty_cache()?;
     show("after empty_cache only the parameters");
-    println!("{}", device.memory_summary());
+    println!("{}", device.memory_summary(true));
+
+    // All that happened: for PyTorch's memory_viz page, and as a page of our own that any browser opens.
+    let snapshot = device.memory_snapshot();
+    let folder = std::env::temp_dir();
+    let (json, page) = (folder.join("linn_memory.json"), folder.join("linn_memory.html"));
+    std::fs::write(&json, snapshot.to_json())?;
+    std::fs::write(&page, snapshot.to_html("the example 03_memory"))?;
+    println!("{} events; open {}, or drop {} onto memory_viz", snapshot.trace.len(), page.display(), json.display());
     Ok(())
 }

@@ -227,5 +227,5 @@ fn report(device: &Device, summary: &Summary) {
     }
     println!("validation loss {:.4}", summary.val_loss);
     println!("--- sample\n{}\n---", summary.sample);
-    println!("{}", device.memory_summary());
+    println!("{}", device.memory_summary(true));
 }

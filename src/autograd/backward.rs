@@ -14,6 +14,7 @@ use super::mode::no_grad_guard;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::{binary, copy};
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// What happens to saved tensors once they are used.
@@ -45,7 +46,7 @@ impl Tensor {
     /// [`Tensor::backward`] with a gradient to start from, or keeping the graph.
     #[track_caller]
     pub fn backward_with(&self, options: BackwardOptions) -> Result<()> {
-        let _no_grad = no_grad_guard();
+        let (_no_grad, _origin) = (no_grad_guard(), Origin::enter());
         let root = (root_edge("backward", self)?, root_gradient("backward", self, options.gradient)?);
         Walk::new(options.retain, Vec::new()).run(vec![root]).map(drop)
     }
@@ -55,7 +56,7 @@ impl Tensor {
 /// outputs saved is freed. An input that no output depends on is an error.
 #[track_caller]
 pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let _no_grad = no_grad_guard();
+    let (_no_grad, _origin) = (no_grad_guard(), Origin::enter());
     let roots = outputs
         .iter()
         .map(|output| Ok((root_edge("grad", output)?, root_gradient("grad", output, None)?)))

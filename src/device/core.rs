@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use futures_channel::oneshot;
 
 use crate::device::command::{ChunkId, Command};
+use crate::device::history::StackTable;
 use crate::device::places::Places;
 use crate::device::staging::Staging;
 use crate::error::{Error, Result};
@@ -59,6 +60,7 @@ pub(crate) struct Core {
     /// The queue thread sleeps until it is woken.
     pub(crate) queue_sleeps: bool,
     pub(crate) counters: Counters,
+    pub(crate) stacks: StackTable,
 }
 
 /// A read on its way: the bytes of a download chunk that somebody waits for.
@@ -137,6 +139,7 @@ impl Core {
             queue_thread: None,
             queue_sleeps: false,
             counters: Counters::default(),
+            stacks: StackTable::default(),
         }
     }
 

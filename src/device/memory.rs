@@ -7,7 +7,7 @@ use crate::device::driver::BufferKind;
 use crate::device::places::PlaceId;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, StreamId};
-use crate::memory::{Answer, Category, Request, Tag};
+use crate::memory::{Answer, Category, Request, Stacks, Tag};
 
 /// One block lent by the pool. Dropping it returns the block in stream order: commands already enqueued still use it.
 pub struct Memory {
@@ -55,14 +55,18 @@ impl Memory {
     }
 
     pub(crate) fn set_category(&self, category: Category) {
-        self.device.shared().lock().pool.set_category(self.block, category);
+        let core = &mut *self.device.shared().lock();
+        core.note(None);
+        core.pool.set_category(self.block, category);
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        let stack = self.device.shared().capture_stack(Stacks::All);
         let mut guard = self.device.shared().lock();
         let core = &mut *guard;
+        core.note(stack);
         let uses = core.timeline.end_block(self.block);
         core.places.release(self.place);
         core.pool.free(self.block, uses, &core.timeline);
@@ -79,10 +83,12 @@ impl Device {
     pub(crate) fn allocate(&self, stream: StreamId, size: u64, tag: Tag) -> Result<Memory> {
         let shared = self.shared();
         let mut request = Request::new(stream, size, tag);
+        let stack = shared.capture_stack(Stacks::Alloc);
         loop {
             let mut guard = shared.lock();
             let core = &mut *guard;
             core.alive()?;
+            core.note(stack.clone());
             match core.pool.alloc(&mut request, &core.timeline) {
                 Answer::Ready { block, place, .. } => {
                     // All former uses, not only those of other streams: the first command may run on another stream.
@@ -103,6 +109,7 @@ impl Device {
                     let core = &mut *shared.lock();
                     match bought {
                         Ok(buffer) => {
+                            core.note(None);
                             let id = core.pool.handle_segment(segment);
                             core.add_segment(id, buffer);
                         }

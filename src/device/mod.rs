@@ -8,13 +8,14 @@ mod at_exit;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
+mod history;
 mod memory;
 pub(crate) mod places;
 pub(crate) mod staging;
 mod statistics;
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) step: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Purchases of segments to refuse from now on; for tests.
     pub(crate) refuse_segments: AtomicU64,
+    /// Which calls record their whole stack, as a number of [`crate::memory::Stacks`].
+    pub(crate) recorded_stacks: AtomicU8,
 }
 
 /// A mapped download chunk; given back when the last reader is done.
@@ -131,6 +134,7 @@ impl Shared {
             attachments: [const { OnceLock::new() }; 4],
             step: OnceLock::new(),
             refuse_segments: AtomicU64::new(0),
+            recorded_stacks: AtomicU8::new(0),
         });
         at_exit::watch(&shared);
         let weak = Arc::downgrade(&shared);

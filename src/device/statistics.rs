@@ -1,8 +1,10 @@
 //! What a device can be asked about its memory and its queue; all numbers are of one moment.
 
+use std::collections::BTreeMap;
+
 use crate::device::{Counters, Device};
 use crate::error::Result;
-use crate::memory::{Breakdown, Bytes, Stats};
+use crate::memory::{Breakdown, Stats};
 use crate::timeline::TimelineStats;
 
 /// Counters of one moment.
@@ -35,7 +37,7 @@ impl Device {
         let core = self.shared().lock();
         let (staging_upload_bytes, staging_download_bytes) = core.staging.bytes();
         DeviceStats {
-            memory: core.pool.stats().clone(),
+            memory: core.pool.stats(),
             timeline: core.timeline.stats(),
             queue: core.counters,
             staging_upload_bytes,
@@ -64,37 +66,13 @@ impl Device {
     }
 
     /// Every counter of the memory pool by PyTorch's names, sorted.
-    pub fn memory_stats(&self) -> Vec<(&'static str, u64)> {
+    pub fn memory_stats(&self) -> BTreeMap<String, i64> {
         self.shared().lock().pool.stats().flat()
     }
 
     /// Bytes by category; the sum is [`Device::memory_reserved`].
     pub fn memory_breakdown(&self) -> Breakdown {
         self.shared().lock().pool.breakdown()
-    }
-
-    /// A table for people: bytes by category, peaks, purchases and reuse.
-    pub fn memory_summary(&self) -> String {
-        let (stats, breakdown) = (self.stats(), self.memory_breakdown());
-        let memory = &stats.memory;
-        let mut out = format!("memory of {}\n", self.name());
-        let mut row = |name: &str, bytes: u64| out += &format!("  {name:<16}{:>12}\n", Bytes(bytes).to_string());
-        for (name, bytes) in breakdown.parts() {
-            row(name, bytes);
-        }
-        row("= reserved", breakdown.sum());
-        row("peak allocated", memory.allocated_bytes.peak);
-        row("peak reserved", memory.reserved_bytes.peak);
-        row("staging", stats.staging_upload_bytes + stats.staging_download_bytes + stats.queue.staging_texture_bytes);
-        out += &format!(
-            "  {} tensors made, {} buffers bought, {} given back, {} order edges, {} host syncs",
-            memory.allocation.allocated,
-            memory.num_device_alloc,
-            memory.num_device_free,
-            stats.timeline.order_edges,
-            stats.queue.host_syncs
-        );
-        out
     }
 
     /// Peaks become the current values.
@@ -109,7 +87,9 @@ impl Device {
 
     /// Most bytes to reserve from now on. What is reserved already stays until it is freed.
     pub fn set_memory_limit(&self, bytes: u64) {
-        self.shared().lock().pool.set_limit(bytes);
+        let core = &mut *self.shared().lock();
+        core.note(None);
+        core.pool.set_limit(bytes);
     }
 
     /// Gives cached memory back to the driver; submits and waits first, so that nothing unused stays behind.
@@ -117,6 +97,7 @@ impl Device {
         self.wait_for_everything()?;
         {
             let core = &mut *self.shared().lock();
+            core.note(None);
             core.pool.empty_cache();
             core.release_segments();
             core.pool.handle_completed(&core.timeline);

@@ -2,7 +2,7 @@
 
 use super::policy::{Category, Tag};
 use super::pytorch::Owner;
-use crate::ids::FenceSet;
+use crate::ids::{FenceSet, StreamId};
 
 /// "No neighbour".
 pub(super) const NONE: u32 = u32::MAX;
@@ -35,6 +35,8 @@ pub(super) struct Block {
     pub requested: u64,
     /// Unsubmitted commands that may still use these bytes. Free: the last uses. Lent: what it was lent with.
     pub uses: FenceSet,
+    /// The stream that asked for it, while lent.
+    pub stream: StreamId,
     /// Who holds it, while lent.
     pub tag: Tag,
 }
@@ -43,7 +45,8 @@ impl Block {
     /// A free block without neighbours.
     pub(super) fn free(segment: u32, offset: u64, size: u64) -> Block {
         let tag = Tag::here(Category::Temporary, "free");
-        Block { segment, prev: NONE, next: NONE, state: BlockState::Free, offset, size, requested: 0, uses: FenceSet::new(), tag }
+        let (state, uses, stream) = (BlockState::Free, FenceSet::new(), StreamId::DEFAULT);
+        Block { segment, prev: NONE, next: NONE, state, offset, size, requested: 0, uses, stream, tag }
     }
 }
 
@@ -79,6 +82,14 @@ pub(super) struct Segment {
     pub fresh: bool,
     /// The last use of any byte of it, per stream. Only grows: it decides when the memory is really given back.
     pub uses: FenceSet,
+    /// Counted with small requests.
+    pub small: bool,
+    /// Where it starts in the address space that histories and snapshots show: invented, and never used twice.
+    pub address: u64,
+    /// The stream that it was bought for.
+    pub stream: StreamId,
+    /// The request that it was bought for.
+    pub tag: Tag,
 }
 
 /// Records in a vector; unused slots are kept in a list and used again.

@@ -22,11 +22,13 @@ impl Pool {
             self.split(key, size)
         } else {
             self.unlist(key.block);
+            self.book_taken(segment, key.size);
             key.block
         };
         let record = &mut self.blocks[at];
         record.state = BlockState::Lent;
         record.requested = request.bytes;
+        record.stream = request.stream;
         record.tag = request.tag;
         let (offset, size) = (record.offset, record.size);
         // Most blocks need none, and a filtered set is not free to build.
@@ -39,12 +41,7 @@ impl Pool {
         self.segments[segment].lent += 1;
         self.segments[segment].fresh = false;
         self.stats.order_edges += after.len() as u64;
-        self.stats.allocation.add(1);
-        self.stats.allocated_bytes.add(size);
-        self.stats.requested_bytes.add(request.bytes);
-        self.breakdown.requested[request.tag.category as usize] += request.bytes;
-        self.breakdown.rounding += size - request.bytes;
-        self.breakdown.cached -= size;
+        self.book_lent(at);
         Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
     }
 
@@ -57,25 +54,19 @@ impl Pool {
             debug_assert!(false, "{block:?} is freed but not lent");
             return;
         }
+        self.book_free_requested(at);
         let record = &mut self.blocks[at];
-        let (size, requested, segment) = (record.size, record.requested, record.segment);
-        let category = record.tag.category;
-        record.requested = 0;
+        let segment = record.segment;
         if !last_uses.is_empty() {
             record.uses = last_uses;
         }
         self.segments[segment].uses.merge(&self.blocks[at].uses);
-        self.stats.allocation.sub(1);
-        self.stats.allocated_bytes.sub(size);
-        self.stats.requested_bytes.sub(requested);
-        self.breakdown.requested[category as usize] -= requested;
-        self.breakdown.rounding -= size - requested;
         if let Some(owner) = self.segments[segment].owner {
             let events = self.events(owner, &self.blocks[at].uses, horizons);
             if !events.is_empty() {
                 self.blocks[at].state = BlockState::Waiting;
-                self.breakdown.retiring += size;
                 self.waiting.push(Waiting { block: at, events });
+                self.book_waiting(at, true);
                 return;
             }
         }
@@ -88,10 +79,11 @@ impl Pool {
     /// A block that was given back becomes free.
     #[inline]
     pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
+        self.book_free_completed(at);
         let record = &mut self.blocks[at];
         record.state = BlockState::Free;
+        record.requested = 0;
         let segment = record.segment;
-        self.breakdown.cached += record.size;
         self.forget_submitted(at, horizons);
         self.merge_and_list(at, horizons);
         let record = &mut self.segments[segment];
@@ -116,6 +108,7 @@ impl Pool {
         rest.size -= size;
         self.link(segment, prev, front);
         self.free.rekey(key, self.key(key.block), home);
+        self.book_split(segment, key.size, size);
         front
     }
 
@@ -124,18 +117,24 @@ impl Pool {
     fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
         let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
         let keep = match (self.is_free(prev), self.is_free(next)) {
-            (false, false) => return self.list(at),
+            (false, false) => {
+                self.book_merged(at, 0, 0);
+                return self.list(at);
+            }
             (true, false) => prev,
             (_, true) => next,
         };
         let old = self.key(keep);
+        let (mut count, mut bytes) = (1, old.size);
         self.absorb(keep, at);
         if keep == next && self.is_free(prev) {
+            (count, bytes) = (2, bytes + self.blocks[prev].size);
             self.unlist(prev);
             self.absorb(keep, prev);
         }
         self.forget_submitted(keep, horizons);
         self.free.rekey(old, self.key(keep), self.home(keep));
+        self.book_merged(keep, count, bytes);
     }
 
     /// Joins two neighbours into the record of `keep`; `gone` is in no list.

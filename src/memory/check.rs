@@ -2,23 +2,25 @@
 
 use super::block::{Block, BlockState, SegmentState};
 use super::pool::Pool;
+use super::pytorch::SMALL_SIZE;
 use super::stats::Breakdown;
 
 type Invariant = (&'static str, fn(&Pool) -> bool);
 
 /// Every invariant. They are checked in this order: later ones walk what earlier ones have found sound.
-const INVARIANTS: [Invariant; 11] = [
+const INVARIANTS: [Invariant; 12] = [
     ("the blocks of a segment tile it in address order and are linked both ways", blocks_tile_segments),
     ("every block lies in exactly one segment", every_block_is_in_a_segment),
     ("sizes and offsets of blocks are multiples of the alignment", blocks_are_aligned),
     ("two neighbours are never both free", free_neighbours_are_merged),
     ("the free blocks of open segments, and only these, are listed under their uses", free_blocks_are_listed),
     ("a segment that is marked or retiring is one withdrawn block and stands in one queue", leaving_segments_are_withdrawn),
-    ("a lent block holds what was asked for, any other nothing", lent_blocks_hold_requests),
+    ("an active block holds what was asked for, any other nothing", lent_blocks_hold_requests),
     ("what may still use a block may still use its segment", segments_know_all_uses),
     ("requested + rounding + cached + retiring = reserved, as the blocks say", breakdown_is_what_blocks_say),
     ("the counters are what the blocks say", stats_are_what_blocks_say),
-    ("no peak is below its current value", peaks_are_not_below),
+    ("all = large + small, and no peak is below its current value", pools_add_up),
+    ("the categories at the peaks add up to the peaks", splits_add_up_to_peaks),
 ];
 
 impl Pool {
@@ -31,7 +33,7 @@ impl Pool {
     }
 
     /// The blocks of a segment in address order; stops at a broken link.
-    fn blocks_of(&self, first: u32) -> impl Iterator<Item = (u32, &Block)> {
+    pub(super) fn blocks_of(&self, first: u32) -> impl Iterator<Item = (u32, &Block)> {
         let link = |at: u32| self.blocks.get(at).map(|block| (at, block));
         // A cycle would be longer than there are blocks.
         std::iter::successors(link(first), move |(_, block)| link(block.next)).take(self.blocks.len() + 1)
@@ -99,7 +101,7 @@ fn leaving_segments_are_withdrawn(pool: &Pool) -> bool {
 
 fn lent_blocks_hold_requests(pool: &Pool) -> bool {
     pool.live_blocks().all(|(_, block)| match block.state {
-        BlockState::Lent => block.requested <= block.size,
+        BlockState::Lent | BlockState::Waiting => block.requested <= block.size,
         _ => block.requested == 0,
     })
 }
@@ -128,21 +130,39 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
 }
 
 fn stats_are_what_blocks_say(pool: &Pool) -> bool {
-    let (mut count, mut size, mut requested) = (0, 0, 0);
-    for (_, block) in pool.live_blocks().filter(|(_, block)| block.state == BlockState::Lent) {
-        count += 1;
-        size += block.size;
-        requested += block.requested;
+    // Of large and of small sizes, in the order of `PoolStats`.
+    let mut seen = [[0u64; 9]; 2];
+    let mut count = |small: bool, first: usize, values: &[u64]| {
+        seen[usize::from(small)][first..].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    };
+    for (_, block) in pool.live_blocks() {
+        let (segment, small) = (&pool.segments[block.segment], block.requested <= SMALL_SIZE);
+        match block.state {
+            BlockState::Lent => count(small, 0, &[1, block.size, 1, block.size, block.requested]),
+            BlockState::Waiting => count(small, 2, &[1, block.size, block.requested]),
+            BlockState::Free if block.size < segment.size => count(segment.small, 7, &[1, block.size]),
+            _ => {}
+        }
     }
-    let bought = pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant);
-    let (segments, reserved) = bought.fold((0, 0), |(count, sum), (_, segment)| (count + 1, sum + segment.size));
-    let stats = &pool.stats;
-    let now = [stats.allocation, stats.allocated_bytes, stats.requested_bytes, stats.segment, stats.reserved_bytes];
-    now.map(|stat| stat.current) == [count, size, requested, segments, reserved]
+    for (_, segment) in pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant) {
+        count(segment.small, 5, &[1, segment.size]);
+    }
+    let stats = pool.stats();
+    [stats.large_pool, stats.small_pool].map(|stats| stats.named().map(|(_, stat)| stat.current)) == seen
 }
 
-fn peaks_are_not_below(pool: &Pool) -> bool {
+fn pools_add_up(pool: &Pool) -> bool {
+    let stats = pool.stats();
+    let parts = stats.large_pool.named().into_iter().zip(stats.small_pool.named());
+    stats.all.named().into_iter().zip(parts).all(|((_, all), ((_, large), (_, small)))| {
+        all.current == large.current + small.current
+            && [all, large, small].iter().all(|stat| stat.peak >= stat.current)
+            && all.peak >= large.peak.max(small.peak)
+            && all.peak <= large.peak + small.peak
+    })
+}
+
+fn splits_add_up_to_peaks(pool: &Pool) -> bool {
     let stats = &pool.stats;
-    let all = [stats.allocation, stats.allocated_bytes, stats.requested_bytes, stats.segment, stats.reserved_bytes];
-    all.iter().all(|stat| stat.peak >= stat.current)
+    stats.at_peak_allocated.allocated() == stats.allocated_bytes.peak && stats.at_peak_reserved.sum() == stats.reserved_bytes.peak
 }

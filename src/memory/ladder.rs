@@ -2,12 +2,12 @@
 
 use super::free_list::Effort;
 use super::free_tree::Key;
-use super::policy::{Caching, Policy, Request, Rung};
+use super::policy::{Caching, Policy, Request, Rung, Tag};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
 use super::size_class::{self, OWN_SEGMENT, SEGMENT_STEP, WHOLE_SEGMENT, round_size, round_up, segment_size};
-use crate::ids::{BlockId, FenceSet, Horizons};
+use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
 /// One of the two must come: until then the bytes count against the limit.
@@ -15,6 +15,10 @@ use crate::ids::{BlockId, FenceSet, Horizons};
 pub struct SegmentRequest {
     /// Bytes to buy.
     pub size: u64,
+    /// The stream whose request this is for.
+    pub stream: StreamId,
+    /// Who made it.
+    pub tag: Tag,
     pub(super) owner: Option<Owner>,
 }
 
@@ -90,7 +94,7 @@ impl Pool {
         {
             self.pending += bytes;
             request.bought = true;
-            return Answer::NeedSegment(SegmentRequest { size: bytes, owner: None });
+            return Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag, owner: None });
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
@@ -102,6 +106,7 @@ impl Pool {
             request.waited = true;
             request.rung = Rung::Exact;
             self.stats.num_alloc_retries += 1;
+            self.stats.num_sync_all_streams += 1;
             self.mark_idle();
             return Answer::NeedCompletion;
         }
@@ -208,7 +213,7 @@ impl Pool {
     }
 
     pub(super) fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
-        self.stats.num_ooms += 1;
+        self.book_oom(size, cause, request);
         Answer::Exhausted(Box::new(OomReport {
             cause,
             requested: request.bytes,

@@ -12,11 +12,11 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`] |
+//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`] |
 //! | answer | [`Answer`] |
-//! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`] |
+//! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`], [`Pool::handle_context`] |
 //! | ask out | [`Pool::poll_release`] |
-//! | inspect | [`Pool::stats`], [`Pool::breakdown`], [`Pool::largest_holders`], [`Pool::validate`] |
+//! | inspect | [`Pool::stats`], [`Pool::breakdown`], [`Pool::largest_holders`], [`Pool::snapshot`], [`Pool::validate`] |
 //!
 //! # Order instead of waiting
 //!
@@ -67,14 +67,18 @@
 //! ```
 //!
 //! Where to read next: `size_class` (sizes), `ladder` (the rungs), `free_list` (the choice of a block), `books` (blocks:
-//! lent, split, merged), `segments` (bought, idle, released), `check` (what is always true).
+//! lent, split, merged), `segments` (bought, idle, released), `ledger` (counters), `history` and `snapshot` (what happened,
+//! what is there), `check` (what is always true).
 
 mod block;
 mod books;
 mod check;
+mod counters;
 mod free_list;
 mod free_tree;
+mod history;
 mod ladder;
+mod ledger;
 mod policy;
 mod pool;
 pub mod pytorch;
@@ -83,10 +87,13 @@ mod segments;
 pub mod settings;
 pub mod sim;
 pub mod size_class;
+mod snapshot;
 mod stats;
 
+pub use history::{Action, Event, HistoryOptions, Recording, StackId, Stacks};
 pub use ladder::{Answer, SegmentRequest};
 pub use policy::{Caching, Category, Config, Policy, Request, Tag};
 pub use pool::{Place, Pool};
 pub use report::{Bytes, Holder, OomCause, OomReport};
-pub use stats::{Breakdown, Stat, Stats};
+pub use snapshot::{BlockSnapshot, BlockState, Frame, SegmentSnapshot, Snapshot};
+pub use stats::{Breakdown, PoolStats, Stat, Stats};

@@ -54,7 +54,7 @@ impl fmt::Display for Category {
 }
 
 /// Who asks for memory and what for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// What the memory is used for.
     pub category: Category,

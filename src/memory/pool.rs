@@ -1,11 +1,14 @@
 //! The state machine: what it holds, its settings and what can be asked about it.
 
 use super::block::{Arena, Block, BlockState, Segment};
+use super::counters::Counters;
 use super::free_list::FreeList;
-use super::policy::{Category, Config, Policy, Tag};
+use super::history::History;
+use super::policy::{Config, Policy, Tag};
 use super::pytorch::{self, Waiting};
 use super::report::Holder;
-use super::stats::{Breakdown, Stats};
+use super::snapshot::Addresses;
+use super::stats::Breakdown;
 use crate::ids::{BlockId, FenceSet, SegmentId};
 
 /// Where a block lies.
@@ -42,8 +45,11 @@ pub struct Pool {
     pub(super) waiting: Vec<Waiting>,
     /// Policy `pytorch`: searches of the large pool, the clock of garbage collection.
     pub(super) searches: u64,
-    pub(super) stats: Stats,
+    pub(super) stats: Counters,
     pub(super) breakdown: Breakdown,
+    pub(super) addresses: Addresses,
+    /// Events, while they are recorded.
+    pub(super) history: Option<Box<History>>,
 }
 
 /// A share of a limit; no limit has no share.
@@ -60,6 +66,7 @@ impl Pool {
         }
         config.limit = share(config.limit, config.memory_fraction);
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
+        let stats = Counters { max_split_size: config.max_split_size, ..Counters::default() };
         Pool {
             config,
             blocks: Arena::new(),
@@ -71,8 +78,10 @@ impl Pool {
             births: 0,
             waiting: Vec::new(),
             searches: 0,
-            stats: Stats::default(),
+            stats,
             breakdown: Breakdown::default(),
+            addresses: Addresses::default(),
+            history: None,
         }
     }
 
@@ -84,16 +93,6 @@ impl Pool {
                 break;
             }
             self.mark(segment);
-        }
-    }
-
-    /// Says what a lent block is used for from now on.
-    pub fn set_category(&mut self, block: BlockId, category: Category) {
-        if self.blocks.get(block.0).is_some_and(|record| record.state == BlockState::Lent) {
-            let record = &mut self.blocks[block.0];
-            self.breakdown.requested[record.tag.category as usize] -= record.requested;
-            self.breakdown.requested[category as usize] += record.requested;
-            record.tag.category = category;
         }
     }
 
@@ -119,50 +118,10 @@ impl Pool {
         &self.config
     }
 
-    /// Counters.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
-    /// Bytes of each category, rounding, cached and retiring; the sum is `reserved`.
-    pub fn breakdown(&self) -> Breakdown {
-        self.breakdown
-    }
-
-    /// Every peak becomes the current value.
-    pub fn reset_peak_stats(&mut self) {
-        for stat in self.stats.stats_mut() {
-            stat.peak = stat.current;
-        }
-    }
-
-    /// Sums and event counters start again at zero; current values and peaks stay.
-    pub fn reset_accumulated_stats(&mut self) {
-        for stat in self.stats.stats_mut() {
-            (stat.allocated, stat.freed) = (0, 0);
-        }
-        let stats = &mut self.stats;
-        (stats.num_device_alloc, stats.num_device_free) = (0, 0);
-        (stats.num_ooms, stats.num_alloc_retries, stats.order_edges) = (0, 0, 0);
-    }
-
     /// The `count` largest holders of live memory, by label and caller's line, largest first.
     pub fn largest_holders(&self, count: usize) -> Vec<Holder> {
-        let live = self.blocks.iter().map(|(_, block)| block).filter(|block| block.state == BlockState::Lent);
-        let mut all: Vec<Holder> = live
-            .map(|block| Holder { label: block.tag.label, location: block.tag.location, count: 1, bytes: block.size })
-            .collect();
-        let name = |holder: &Holder| (holder.location.file(), holder.location.line(), holder.location.column(), holder.label);
-        all.sort_by_key(name);
-        all.dedup_by(|next, first| {
-            let same = name(next) == name(first);
-            if same {
-                first.count += next.count;
-                first.bytes += next.bytes;
-            }
-            same
-        });
-        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| name(a).cmp(&name(b))));
+        let lent = self.blocks.iter().map(|(_, block)| block).filter(|block| block.state == BlockState::Lent);
+        let mut all = Holder::sum(lent.map(|block| (block.tag, block.size)));
         all.truncate(count);
         all
     }

@@ -46,10 +46,12 @@ pub(super) struct Waiting {
 
 /// Bytes of the segment that is bought for a block of `size` bytes: 2 MiB, `large_segment`, or the size in steps of 2 MiB.
 pub fn segment_size(size: u64, large_segment: u64) -> u64 {
-    match size {
-        ..=SMALL_SIZE => SMALL_SEGMENT,
-        _ if size < MIN_LARGE_ALLOC => large_segment,
-        _ => size.next_multiple_of(SMALL_SEGMENT),
+    if size <= SMALL_SIZE {
+        SMALL_SEGMENT
+    } else if size < MIN_LARGE_ALLOC {
+        large_segment
+    } else {
+        size.next_multiple_of(SMALL_SEGMENT)
     }
 }
 
@@ -100,6 +102,7 @@ impl Pool {
                 Rung::Released if !request.waited => {
                     request.waited = true;
                     self.stats.num_alloc_retries += 1;
+                    self.stats.num_sync_all_streams += 1;
                     return Answer::NeedCompletion;
                 }
                 Rung::Released => self.mark_idle(),
@@ -108,7 +111,12 @@ impl Pool {
             if self.held(horizons).saturating_add(wanted) <= self.config.limit {
                 self.pending += wanted;
                 request.bought = true;
-                return Answer::NeedSegment(SegmentRequest { size: wanted, owner: Some(owner) });
+                return Answer::NeedSegment(SegmentRequest {
+                    size: wanted,
+                    owner: Some(owner),
+                    stream: owner.stream,
+                    tag: request.tag,
+                });
             }
             request.rung = request.rung.next();
         }
@@ -209,7 +217,7 @@ impl Pool {
             }
             let block = *block;
             self.waiting.remove(at);
-            self.breakdown.retiring -= self.blocks[block].size;
+            self.book_waiting(block, false);
             self.make_free(block, horizons);
         }
     }

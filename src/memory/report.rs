@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
+use super::policy::Tag;
 use super::stats::Breakdown;
 use crate::ids::StreamId;
 
@@ -35,6 +36,26 @@ pub struct Holder {
     pub count: u64,
     /// Their bytes (rounded sizes).
     pub bytes: u64,
+}
+
+impl Holder {
+    /// Adds up blocks by label and caller's line, the largest sum first.
+    pub(super) fn sum(blocks: impl Iterator<Item = (Tag, u64)>) -> Vec<Holder> {
+        let one = |(tag, bytes): (Tag, u64)| Holder { label: tag.label, location: tag.location, count: 1, bytes };
+        let mut all: Vec<Holder> = blocks.map(one).collect();
+        let name = |holder: &Holder| (holder.location.file(), holder.location.line(), holder.location.column(), holder.label);
+        all.sort_by_key(name);
+        all.dedup_by(|next, first| {
+            let same = name(next) == name(first);
+            if same {
+                first.count += next.count;
+                first.bytes += next.bytes;
+            }
+            same
+        });
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| name(a).cmp(&name(b))));
+        all
+    }
 }
 
 /// The state of the pool when a request failed. `Display` is the text of the error.

@@ -3,6 +3,7 @@
 use super::block::{Block, BlockState, NONE, Segment, SegmentState};
 use super::ladder::SegmentRequest;
 use super::pool::Pool;
+use super::pytorch::SMALL_SIZE;
 use crate::ids::{FenceSet, Horizons, SegmentId};
 
 impl Pool {
@@ -11,10 +12,6 @@ impl Pool {
         let size = request.size;
         self.births += 1;
         self.pending = self.pending.saturating_sub(size);
-        self.stats.segment.add(1);
-        self.stats.reserved_bytes.add(size);
-        self.stats.num_device_alloc += 1;
-        self.breakdown.cached += size;
         let segment = self.segments.insert(Segment {
             state: SegmentState::Open,
             size,
@@ -25,10 +22,15 @@ impl Pool {
             lent: 0,
             fresh: true,
             uses: FenceSet::new(),
+            small: request.owner.map_or(size <= SMALL_SIZE, |owner| owner.small),
+            address: self.addresses.next(size),
+            stream: request.stream,
+            tag: request.tag,
         });
         let block = self.blocks.insert(Block::free(segment, 0, size));
         self.segments[segment].first = block;
         self.list(block);
+        self.book_bought(segment);
         SegmentId(segment)
     }
 
@@ -59,6 +61,7 @@ impl Pool {
         for segment in self.segments.iter_mut() {
             segment.fresh = false;
         }
+        self.stats.num_sync_all_streams += 1;
         self.mark_idle();
     }
 
@@ -100,8 +103,7 @@ impl Pool {
         self.blocks[block].state = BlockState::Withdrawn;
         self.segments[segment].state = SegmentState::Marked;
         self.marked.push(segment);
-        self.breakdown.cached -= self.segments[segment].size;
-        self.breakdown.retiring += self.segments[segment].size;
+        self.book_retiring(segment);
     }
 
     /// Takes the smallest marked segment that fits `size` back into use. False when there is none.
@@ -113,8 +115,7 @@ impl Pool {
         let block = self.segments[segment].first;
         self.blocks[block].state = BlockState::Free;
         self.list(block);
-        self.breakdown.cached += self.segments[segment].size;
-        self.breakdown.retiring -= self.segments[segment].size;
+        self.book_restored(segment);
         true
     }
 
@@ -134,14 +135,11 @@ impl Pool {
             self.retiring.swap_remove(at);
             let record = &mut self.segments[segment];
             record.state = SegmentState::Vacant;
-            let (size, block) = (record.size, record.first);
+            let block = record.first;
+            self.book_given_back(segment);
             self.segments.release(segment);
             self.blocks[block].state = BlockState::Vacant;
             self.blocks.release(block);
-            self.stats.segment.sub(1);
-            self.stats.reserved_bytes.sub(size);
-            self.stats.num_device_free += 1;
-            self.breakdown.retiring -= size;
         }
     }
 }

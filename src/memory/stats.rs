@@ -1,5 +1,7 @@
 //! Counters, with PyTorch's names and meaning.
 
+use std::collections::BTreeMap;
+
 use super::policy::Category;
 
 /// One counter: now, the most so far, and the sums of all that went up and down.
@@ -15,78 +17,120 @@ pub struct Stat {
     pub freed: u64,
 }
 
-impl Stat {
-    #[inline]
-    pub(super) fn add(&mut self, amount: u64) {
-        self.current += amount;
-        self.allocated += amount;
-        self.peak = self.peak.max(self.current);
-    }
+/// What is counted for all memory, and apart for large and for small requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Live blocks.
+    pub allocation: Stat,
+    /// Bytes of live blocks (rounded sizes).
+    pub allocated_bytes: Stat,
+    /// Live blocks, and those given back whose use must complete first (policy `pytorch` only).
+    pub active: Stat,
+    /// Bytes of these.
+    pub active_bytes: Stat,
+    /// Bytes that callers asked for, of active blocks.
+    pub requested_bytes: Stat,
+    /// Segments, retiring ones included.
+    pub segment: Stat,
+    /// Bytes bought from the driver and not yet given back, retiring segments included.
+    pub reserved_bytes: Stat,
+    /// Free blocks beside live ones: giving back idle segments does not free them.
+    pub inactive_split: Stat,
+    /// Bytes of these.
+    pub inactive_split_bytes: Stat,
+}
 
-    #[inline]
-    pub(super) fn sub(&mut self, amount: u64) {
-        self.current -= amount;
-        self.freed += amount;
+impl PoolStats {
+    /// All nine by PyTorch's names, in the order of the fields.
+    pub fn named(&self) -> [(&'static str, Stat); 9] {
+        [
+            ("allocation", self.allocation),
+            ("allocated_bytes", self.allocated_bytes),
+            ("active", self.active),
+            ("active_bytes", self.active_bytes),
+            ("requested_bytes", self.requested_bytes),
+            ("segment", self.segment),
+            ("reserved_bytes", self.reserved_bytes),
+            ("inactive_split", self.inactive_split),
+            ("inactive_split_bytes", self.inactive_split_bytes),
+        ]
     }
 }
 
-/// Counters of the pool, in bytes or counts.
+/// Counters of the pool, in bytes or counts. It dereferences to [`Stats::all`].
+///
+/// Live blocks are sorted into large and small by the bytes asked for; segments, and what is unused in them, by the
+/// segment's size (policy `pytorch`: by its pool). The border is [`SMALL_SIZE`](super::pytorch::SMALL_SIZE).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes of live blocks (rounded sizes).
-    pub allocated_bytes: Stat,
-    /// Bytes bought from the driver and not yet given back, retiring segments included.
-    pub reserved_bytes: Stat,
-    /// Bytes that callers asked for and hold.
-    pub requested_bytes: Stat,
-    /// Live blocks.
-    pub allocation: Stat,
-    /// Segments, retiring ones included.
-    pub segment: Stat,
+    /// All memory.
+    pub all: PoolStats,
+    /// Of large requests.
+    pub large_pool: PoolStats,
+    /// Of small requests.
+    pub small_pool: PoolStats,
+    /// Live blocks of at least `max_split_size`.
+    pub oversize_allocations: Stat,
+    /// Segments of at least that.
+    pub oversize_segments: Stat,
+    /// Blocks of at least so many bytes are not split; `u64::MAX` for no such rule.
+    pub max_split_size: u64,
     /// Segments bought so far.
     pub num_device_alloc: u64,
     /// Segments given back so far; counted when the memory is really free.
     pub num_device_free: u64,
     /// Requests that ended in [`Answer::Exhausted`](super::Answer::Exhausted).
     pub num_ooms: u64,
+    /// Those of them that failed before the driver was asked.
+    pub num_oom_rejections: u64,
     /// Times the last resort was needed.
     pub num_alloc_retries: u64,
+    /// Times everything had to complete: last resorts and emptied caches.
+    pub num_sync_all_streams: u64,
     /// Edges to other streams' commands that came with lent blocks.
     pub order_edges: u64,
+    /// The categories at the moment of the peak of allocated bytes.
+    pub at_peak_allocated: Breakdown,
+    /// The categories at the peak of reserved bytes: while that lasted, at the moment when most was allocated.
+    pub at_peak_reserved: Breakdown,
+}
+impl std::ops::Deref for Stats {
+    type Target = PoolStats;
+    fn deref(&self) -> &PoolStats {
+        &self.all
+    }
 }
 
 impl Stats {
-    pub(super) fn stats_mut(&mut self) -> [&mut Stat; 5] {
-        [&mut self.allocated_bytes, &mut self.reserved_bytes, &mut self.requested_bytes, &mut self.allocation, &mut self.segment]
-    }
-
-    /// PyTorch's `memory_stats()` as a flat list, for the counters that exist here, in PyTorch's (sorted) order.
-    /// linn's own counter `order_edges` stands at the end.
-    pub fn flat(&self) -> Vec<(&'static str, u64)> {
-        macro_rules! stat {
-            ($name:literal, $stat:expr) => {
-                [
-                    (concat!($name, ".all.allocated"), $stat.allocated),
-                    (concat!($name, ".all.current"), $stat.current),
-                    (concat!($name, ".all.freed"), $stat.freed),
-                    (concat!($name, ".all.peak"), $stat.peak),
-                ]
-            };
+    /// PyTorch's `memory_stats()`: every counter by its name, sorted. `order_edges` is ours.
+    ///
+    /// Numbers are signed because PyTorch's `max_split_size` is -1 where there is none.
+    pub fn flat(&self) -> BTreeMap<String, i64> {
+        let mut flat = BTreeMap::new();
+        let mut put = |name: String, stat: Stat| {
+            for (kind, value) in
+                [("current", stat.current), ("peak", stat.peak), ("allocated", stat.allocated), ("freed", stat.freed)]
+            {
+                flat.insert(format!("{name}.{kind}"), value as i64);
+            }
+        };
+        for (pool, stats) in [("all", &self.all), ("large_pool", &self.large_pool), ("small_pool", &self.small_pool)] {
+            stats.named().into_iter().for_each(|(metric, stat)| put(format!("{metric}.{pool}"), stat));
         }
-        let mut list = Vec::with_capacity(25);
-        list.extend(stat!("allocated_bytes", self.allocated_bytes));
-        list.extend(stat!("allocation", self.allocation));
-        list.extend([
+        put("oversize_allocations".into(), self.oversize_allocations);
+        put("oversize_segments".into(), self.oversize_segments);
+        let scalars = [
+            ("max_split_size", self.max_split_size),
             ("num_alloc_retries", self.num_alloc_retries),
             ("num_device_alloc", self.num_device_alloc),
             ("num_device_free", self.num_device_free),
+            ("num_oom_rejections", self.num_oom_rejections),
             ("num_ooms", self.num_ooms),
-        ]);
-        list.extend(stat!("requested_bytes", self.requested_bytes));
-        list.extend(stat!("reserved_bytes", self.reserved_bytes));
-        list.extend(stat!("segment", self.segment));
-        list.push(("order_edges", self.order_edges));
-        list
+            ("num_sync_all_streams", self.num_sync_all_streams),
+            ("order_edges", self.order_edges),
+        ];
+        flat.extend(scalars.map(|(name, value)| (name.to_owned(), value as i64)));
+        flat
     }
 }
 
@@ -115,8 +159,13 @@ impl Breakdown {
         requested.chain([("rounding", self.rounding), ("cached", self.cached), ("retiring", self.retiring)])
     }
 
+    /// Bytes of live blocks.
+    pub fn allocated(&self) -> u64 {
+        self.requested.iter().sum::<u64>() + self.rounding
+    }
+
     /// Bytes reserved.
     pub fn sum(&self) -> u64 {
-        self.parts().map(|(_, bytes)| bytes).sum()
+        self.allocated() + self.cached + self.retiring
     }
 }

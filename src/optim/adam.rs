@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::optim::Decay;
 use crate::ops::{copy, optim, unary};
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Options of [`Adam`]; the defaults are PyTorch's.
@@ -118,6 +119,7 @@ impl Adam {
 impl Optimizer for Adam {
     #[track_caller]
     fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
+        let _origin = Origin::enter();
         self.count()?;
         for (group, states) in self.groups.iter().zip(&self.states) {
             let settings = optim::Adam {

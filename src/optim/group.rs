@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 use crate::memory::Category;
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Parameters that share a learning rate and a weight decay. Names are used for saved state.
@@ -47,7 +48,9 @@ pub trait Optimizer {
     fn load_state(&mut self, tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()>;
 
     /// One step.
+    #[track_caller]
     fn step(&mut self) -> Result<()> {
+        let _origin = Origin::enter();
         self.step_scaled(None)
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::group::{Optimizer, ParamGroup, saved, zeros_like};
 use crate::error::Result;
 use crate::ops::optim;
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Options of [`Sgd`]; PyTorch's defaults are all 0 and `false`.
@@ -39,6 +40,7 @@ impl Sgd {
 impl Optimizer for Sgd {
     #[track_caller]
     fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
+        let _origin = Origin::enter();
         for (group, buffers) in self.groups.iter().zip(&mut self.momentum) {
             for ((_, param), buffer) in group.params.iter().zip(buffers) {
                 let Some(grad) = param.grad() else { continue };

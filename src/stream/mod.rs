@@ -10,6 +10,7 @@
 mod encode;
 mod event;
 mod open;
+mod origin;
 mod policy;
 mod queue;
 mod read;
@@ -17,12 +18,12 @@ mod stage;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::panic::Location;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 pub use event::Event;
+pub(crate) use origin::Origin;
 pub use read::ReadFuture;
 pub(crate) use read::read;
 
@@ -226,7 +227,7 @@ fn current_id(device: &Device) -> StreamId {
 /// Memory for commands of the current stream.
 #[track_caller]
 pub(crate) fn allocate(device: &Device, size: u64, label: &'static str, category: Category) -> Result<Memory> {
-    device.allocate(current_id(device), size, Tag { category, label, location: Location::caller() })
+    device.allocate(current_id(device), size, Tag { category, label, location: Origin::line() })
 }
 
 /// Enqueues one dispatch on the current stream. `operands` come in the order of the catalogue row's bindings; their roles

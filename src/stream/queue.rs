@@ -312,6 +312,7 @@ impl Queue {
         core.timeline.handle_completed(done);
         {
             let core = &mut *core;
+            core.note(None);
             core.pool.handle_completed(&core.timeline);
         }
         core.release_segments();

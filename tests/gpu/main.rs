@@ -13,6 +13,7 @@ mod field_reports;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
+mod memory_history;
 mod ops_elementwise;
 mod ops_index;
 mod ops_matmul;

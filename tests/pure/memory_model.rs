@@ -298,6 +298,7 @@ impl World {
         let submitted = self.submitted();
         self.past.retain(|used| used.fence.number > submitted[used.fence.stream.0 as usize]);
         self.clocks.retain(|fence, _| fence.number > submitted[fence.stream.0 as usize]);
+        let snapshot = self.device.pool_mut().snapshot();
         let pool = self.device.pool();
         pool.validate().unwrap_or_else(|sentence| panic!("after {op:?}: {sentence}"));
         assert_eq!(self.device.early_releases(), 0, "a segment was released before its uses were submitted");
@@ -305,7 +306,12 @@ impl World {
         let stats = pool.stats();
         let (allocated, reserved) = (stats.allocated_bytes.current, stats.reserved_bytes.current);
         assert_eq!(allocated, self.held.iter().map(|held| held.lease.place.size).sum::<u64>());
-        assert_eq!(stats.requested_bytes.current, self.held.iter().map(|held| held.bytes).sum::<u64>());
+        // What was asked for counts until the block can be lent again (PyTorch's meaning).
+        assert_eq!(stats.requested_bytes.current, snapshot.segments.iter().map(|segment| segment.requested_size).sum::<u64>());
+        assert_eq!(stats.active_bytes.current, snapshot.segments.iter().map(|segment| segment.active_size).sum::<u64>());
+        if stats.active.current == stats.allocation.current {
+            assert_eq!(stats.requested_bytes.current, self.held.iter().map(|held| held.bytes).sum::<u64>());
+        }
         assert_eq!(stats.allocation.current, self.held.len() as u64);
         assert!(self.device.driver_bytes() <= reserved, "the driver holds more than the pool knows of");
 

@@ -1,0 +1,236 @@
+//! The books of the whole pool: what every change does to counters, categories and history, in one place.
+
+use super::block::{Block, BlockState, Segment};
+use super::history::{Action, Event};
+use super::policy::{Category, Request};
+use super::pool::Pool;
+use super::pytorch::SMALL_SIZE;
+use super::report::OomCause;
+use super::stats::{Breakdown, Stats};
+use crate::ids::BlockId;
+
+impl Pool {
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        self.stats.stats()
+    }
+
+    /// Bytes of each category, rounding, cached and retiring; the sum is `reserved`.
+    pub fn breakdown(&self) -> Breakdown {
+        self.breakdown
+    }
+
+    /// Every peak becomes the current value.
+    pub fn reset_peak_stats(&mut self) {
+        self.stats.reset_peaks(self.breakdown);
+    }
+
+    /// Sums and event counters start again at zero; current values and peaks stay.
+    pub fn reset_accumulated_stats(&mut self) {
+        self.stats.reset_sums();
+    }
+
+    /// Says what a lent block is used for from now on.
+    pub fn set_category(&mut self, block: BlockId, category: Category) {
+        if self.blocks.get(block.0).is_some_and(|record| record.state == BlockState::Lent) {
+            let record = &mut self.blocks[block.0];
+            self.breakdown.requested[record.tag.category as usize] -= record.requested;
+            self.breakdown.requested[category as usize] += record.requested;
+            record.tag.category = category;
+            self.note_block(Action::SetCategory, block.0);
+        }
+    }
+
+    /// The block was free and is lent now.
+    #[inline]
+    pub(super) fn book_lent(&mut self, at: u32) {
+        let record = &self.blocks[at];
+        let (size, requested, category) = (record.size, record.requested, record.tag.category);
+        self.breakdown.requested[category as usize] += requested;
+        self.breakdown.rounding += size - requested;
+        self.breakdown.cached -= size;
+
+        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
+        let peak = stats.allocated_bytes.peak;
+        stats.allocation.add(small, 1);
+        stats.allocated_bytes.add(small, size);
+        stats.requested_bytes.add(small, requested);
+        if !self.waiting.is_empty() {
+            stats.lift_active();
+        }
+        if size >= stats.max_split_size {
+            stats.oversize_allocations.add(small, 1);
+        }
+        let allocated = stats.allocated_bytes.current;
+        if allocated > peak {
+            stats.at_peak_allocated = self.breakdown;
+        }
+        if stats.reserved_bytes.current == stats.reserved_bytes.peak && allocated > stats.most_at_peak {
+            (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, allocated);
+        }
+        if self.history.is_some() {
+            self.note_block(Action::Alloc, at);
+        }
+    }
+
+    /// The holder gives the block back; until it can be lent again it retires.
+    #[inline]
+    pub(super) fn book_free_requested(&mut self, at: u32) {
+        let record = &self.blocks[at];
+        let (size, requested, category) = (record.size, record.requested, record.tag.category);
+        self.breakdown.requested[category as usize] -= requested;
+        self.breakdown.rounding -= size - requested;
+        self.breakdown.retiring += size;
+        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
+        stats.allocation.sub(small, 1);
+        stats.allocated_bytes.sub(small, size);
+        if size >= stats.max_split_size {
+            stats.oversize_allocations.sub(small, 1);
+        }
+        if self.history.is_some() {
+            self.note_block(Action::FreeRequested, at);
+        }
+    }
+
+    /// It cannot be lent again yet, or, with `false`, it no longer waits.
+    pub(super) fn book_waiting(&mut self, at: u32, waits: bool) {
+        let Block { size, requested, .. } = self.blocks[at];
+        self.stats.wait(requested <= SMALL_SIZE, size, waits);
+    }
+
+    /// It can be lent again.
+    #[inline]
+    pub(super) fn book_free_completed(&mut self, at: u32) {
+        let record = &self.blocks[at];
+        let (size, requested) = (record.size, record.requested);
+        self.breakdown.retiring -= size;
+        self.breakdown.cached += size;
+        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
+        stats.requested_bytes.sub(small, requested);
+        if self.history.is_some() {
+            self.note_block(Action::FreeCompleted, at);
+        }
+    }
+
+    /// The segment was bought; all of it is cached.
+    pub(super) fn book_bought(&mut self, at: u32) {
+        let segment = &self.segments[at];
+        let (size, small) = (segment.size, segment.small);
+        self.breakdown.cached += size;
+        let stats = &mut self.stats;
+        let peak = stats.reserved_bytes.peak;
+        stats.segment.add(small, 1);
+        stats.reserved_bytes.add(small, size);
+        if size >= stats.max_split_size {
+            stats.oversize_segments.add(small, 1);
+        }
+        stats.num_device_alloc += 1;
+        if stats.reserved_bytes.current > peak {
+            (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, stats.allocated_bytes.current);
+        }
+        self.note_segment(Action::SegmentAlloc, at);
+    }
+
+    /// A cached segment is on its way back to the driver.
+    pub(super) fn book_retiring(&mut self, at: u32) {
+        let size = self.segments[at].size;
+        self.breakdown.cached -= size;
+        self.breakdown.retiring += size;
+        self.note_segment(Action::SegmentRetiring, at);
+    }
+
+    /// It was still there and is cached again.
+    pub(super) fn book_restored(&mut self, at: u32) {
+        let size = self.segments[at].size;
+        self.breakdown.cached += size;
+        self.breakdown.retiring -= size;
+        self.note_segment(Action::SegmentRestored, at);
+    }
+
+    /// Its memory is the driver's again.
+    pub(super) fn book_given_back(&mut self, at: u32) {
+        let segment = &self.segments[at];
+        let (size, small) = (segment.size, segment.small);
+        self.breakdown.retiring -= size;
+        let stats = &mut self.stats;
+        stats.segment.sub(small, 1);
+        stats.reserved_bytes.sub(small, size);
+        if size >= stats.max_split_size {
+            stats.oversize_segments.sub(small, 1);
+        }
+        stats.num_device_free += 1;
+        self.note_segment(Action::SegmentFree, at);
+    }
+
+    /// The request failed.
+    pub(super) fn book_oom(&mut self, size: u64, cause: OomCause, request: &Request) {
+        self.stats.num_ooms += 1;
+        self.stats.num_oom_rejections += u64::from(cause != OomCause::Driver);
+        if let Some(history) = &mut self.history {
+            let event = Event::new(Action::Oom, 0, size, request.stream, request.tag);
+            history.push(Event { free: self.breakdown.cached, ..event });
+        }
+    }
+
+    /// The front of a free block of `whole` bytes is cut off. (The three functions from here on count what is free beside
+    /// live blocks: nothing is while a free block fills its segment.)
+    #[inline]
+    pub(super) fn book_split(&mut self, segment: u32, whole: u64, front: u64) {
+        let Segment { size, small, .. } = self.segments[segment];
+        if whole < size {
+            self.stats.inactive_split_bytes.sub(small, front);
+        } else {
+            self.stats.inactive_split.add(small, 1);
+            self.stats.inactive_split_bytes.add(small, whole - front);
+        }
+    }
+
+    /// A free block of `whole` bytes is lent as it is.
+    #[inline]
+    pub(super) fn book_taken(&mut self, segment: u32, whole: u64) {
+        let Segment { size, small, .. } = self.segments[segment];
+        if whole < size {
+            self.stats.inactive_split.sub(small, 1);
+            self.stats.inactive_split_bytes.sub(small, whole);
+        }
+    }
+
+    /// A block became free and took in `count` free neighbours of `bytes` in all.
+    #[inline]
+    pub(super) fn book_merged(&mut self, at: u32, count: u64, bytes: u64) {
+        let block = &self.blocks[at];
+        let Segment { size, small, .. } = self.segments[block.segment];
+        let stats = &mut self.stats;
+        if block.size < size {
+            match count {
+                0 => stats.inactive_split.add(small, 1),
+                _ => stats.inactive_split.sub(small, count - 1),
+            }
+            stats.inactive_split_bytes.add(small, block.size - bytes);
+        } else {
+            stats.inactive_split.sub(small, count);
+            stats.inactive_split_bytes.sub(small, bytes);
+        }
+    }
+
+    #[cold]
+    pub(super) fn note_block(&mut self, action: Action, at: u32) {
+        let Some(history) = &mut self.history else { return };
+        let block = &self.blocks[at];
+        let address = self.segments[block.segment].address + block.offset;
+        let event = Event::new(action, address, block.requested, block.stream, block.tag);
+        history.push(Event { block_size: block.size, ..event });
+        match action {
+            Action::Alloc => history.lent(at),
+            Action::FreeCompleted => history.freed(at),
+            _ => {}
+        }
+    }
+
+    fn note_segment(&mut self, action: Action, at: u32) {
+        let Some(history) = &mut self.history else { return };
+        let segment = &self.segments[at];
+        let event = Event::new(action, segment.address, segment.size, segment.stream, segment.tag);
+        history.push(Event { block_size: segment.size, ..event });
+    }
+}

@@ -1,0 +1,17 @@
+//! The tables of a device.
+
+use super::summary::{category_summary, memory_summary};
+use crate::device::Device;
+
+impl Device {
+    /// A table for people: PyTorch's, then where the bytes are now and were at the peaks. `abbreviated` leaves out the shares
+    /// of large and small requests.
+    pub fn memory_summary(&self, abbreviated: bool) -> String {
+        let (stats, breakdown) = (self.stats(), self.memory_breakdown());
+        let staging = stats.staging_upload_bytes + stats.staging_download_bytes + stats.queue.staging_texture_bytes;
+        let table = memory_summary(&stats.memory, 0, abbreviated);
+        let categories = category_summary(&stats.memory, &breakdown, staging);
+        let (edges, syncs) = (stats.timeline.order_edges, stats.queue.host_syncs);
+        format!("{}\n{table}\n{categories}{edges} order edges, {syncs} host syncs\n", self.name())
+    }
+}
