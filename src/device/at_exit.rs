@@ -1,7 +1,8 @@
 //! The end of the process. `exit` runs the drivers' own exit handlers while other threads go on, and a queue thread that is
 //! inside a driver then reads what was torn down (SwiftShader: a segmentation fault in one of 300 programs that leak a
-//! device with work in flight). So a handler of ours, registered after the driver was loaded and therefore run before its
-//! handlers, stops every queue first.
+//! device with work in flight; lavapipe: LLVM's destructors under a running compiler). So a handler of ours, registered after
+//! the driver was loaded and has compiled once (`driver::warm_up`) and therefore run before its handlers, stops every queue
+//! first.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -14,14 +15,10 @@ pub(super) fn watch(shared: &Arc<Shared>) {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|device| device.strong_count() > 0);
     open.push(Arc::downgrade(shared));
+    // Once more for every device: its driver may have been loaded just now. Fails only without memory for one pointer; then
+    // programs end as they would without us.
     #[cfg(unix)]
-    {
-        static REGISTER: std::sync::Once = std::sync::Once::new();
-        REGISTER.call_once(|| {
-            // Fails only without memory for one pointer; then programs end as they would without us.
-            let _ = atexit(stop_all);
-        });
-    }
+    let _ = atexit(stop_all);
 }
 
 // The only unsafe code of the crate: the standard library has no exit handlers. `atexit` stores the pointer and nothing

@@ -87,6 +87,31 @@ fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Str
     }
 }
 
+/// One empty dispatch, run to its end: the driver's compiler builds its globals, and registers what destroys them at the end
+/// of the process. What `at_exit` registers afterwards runs before that.
+#[cfg(unix)]
+pub(crate) fn warm_up(device: &wgpu::Device, queue: &wgpu::Queue) {
+    let source = wgpu::ShaderSource::Wgsl("@compute @workgroup_size(1) fn main() {}".into());
+    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some("linn.warm_up"), source });
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("linn.warm_up"),
+        layout: None,
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
+        cache: None,
+    });
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("linn.warm_up") });
+    {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        pass.set_pipeline(&pipeline);
+        pass.dispatch_workgroups(1, 1, 1);
+    }
+    let index = queue.submit([encoder.finish()]);
+    // A device that fails here fails at its first real command, with an error.
+    let _ = device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(super::CLOSING) });
+}
+
 impl Shared {
     /// Creates a buffer; `Err` holds the driver's words.
     pub(crate) fn create_buffer(&self, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {

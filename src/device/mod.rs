@@ -136,6 +136,10 @@ impl Shared {
             refuse_segments: AtomicU64::new(0),
             recorded_stacks: AtomicU8::new(0),
         });
+        #[cfg(unix)]
+        if shared.info.kind == AdapterKind::Software {
+            driver::warm_up(&shared.gpu.device, &shared.gpu.queue);
+        }
         at_exit::watch(&shared);
         let weak = Arc::downgrade(&shared);
         shared.gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {

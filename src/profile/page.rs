@@ -12,7 +12,7 @@ use crate::memory::{Action, Category, Policy, Snapshot, StackId, Tag};
 
 const HTML: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("page_hands.js"));
 
 /// Columns of numbers rather than records: a tenth of the text, and quick to read.
 #[derive(Serialize)]
