@@ -30,6 +30,10 @@ pub struct Args {
     /// Submissions complete so many rows later; 0: at once.
     #[arg(long, default_value_t = 0)]
     late: u64,
+    /// Move live blocks: 1% of what is allocated to reserve less, and what it takes before a request fails. (Other amounts:
+    /// `--alloc-conf compaction:pressure` or `compaction:SHARE`.)
+    #[arg(long)]
+    compact: bool,
     /// Further settings, as in LINN_ALLOC_CONF.
     #[arg(long, default_value = "")]
     alloc_conf: String,
@@ -144,8 +148,13 @@ fn limit(text: &str, peak_live: u64) -> Result<u64> {
     Ok((factor * peak_live as f64) as u64 + more)
 }
 
+fn compaction(args: &Args) -> &'static str {
+    if args.compact { "compaction:0.01" } else { "compaction:off" }
+}
+
 fn one(args: &Args, workload: &Workload) -> Result<Figures> {
     let mut config = Config { max_segment: bytes(&args.max_segment)?, ..Config::default() };
+    config.apply(compaction(args))?;
     config.apply(&args.alloc_conf)?;
     config.policy = match args.policy {
         PolicyArg::Linn => Policy::Linn,
@@ -175,7 +184,7 @@ fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figure
     let policy = if config.policy == Policy::Pytorch { "policy:pytorch" } else { "policy:linn" };
     let mut options = DeviceOptions::default();
     options.memory_limit = Some(config.limit).filter(|limit| *limit != u64::MAX);
-    options.alloc_conf = Some(format!("{},{policy}", args.alloc_conf));
+    options.alloc_conf = Some(format!("{},{},{policy}", compaction(args), args.alloc_conf));
     let device = Device::open_with(options)?;
     let mut streams: HashMap<u32, Stream> = HashMap::from([(0, device.default_stream())]);
     let mut live: HashMap<u64, Tensor> = HashMap::new();
@@ -207,6 +216,7 @@ fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figure
     figures.driver_calls = stats.num_device_alloc;
     figures.edges = stats.order_edges;
     figures.waits = stats.num_alloc_retries;
+    figures.moved_bytes = stats.moved_bytes;
     figures.allocated_bytes = stats.allocated_bytes.allocated;
     Ok(figures)
 }

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::device::places::PlaceId;
+use crate::memory::Place;
 
 /// A pipeline of the kernel floor's registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,9 +48,31 @@ pub(crate) struct Command {
 /// Nearly all commands are dispatches, so their size is every command's size: no allocation while recording.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Op {
-    Dispatch { pipeline: PipelineId, places: SmallVec<[PlaceId; 6]>, params: ParamBytes, grid: [u32; 3] },
-    Upload { chunk: ChunkId, chunk_offset: u64, dst: PlaceId, dst_offset: u64, size: u64 },
-    Download { src: PlaceId, src_offset: u64, chunk: ChunkId, chunk_offset: u64, size: u64 },
+    Dispatch {
+        pipeline: PipelineId,
+        places: SmallVec<[PlaceId; 6]>,
+        params: ParamBytes,
+        grid: [u32; 3],
+    },
+    Upload {
+        chunk: ChunkId,
+        chunk_offset: u64,
+        dst: PlaceId,
+        dst_offset: u64,
+        size: u64,
+    },
+    /// The memory lies at `to` for the commands that are encoded after this one.
+    Move {
+        place: PlaceId,
+        to: Place,
+    },
+    Download {
+        src: PlaceId,
+        src_offset: u64,
+        chunk: ChunkId,
+        chunk_offset: u64,
+        size: u64,
+    },
 }
 
 impl Op {
@@ -58,6 +81,7 @@ impl Op {
         match self {
             Op::Dispatch { places, .. } => places,
             Op::Upload { dst, .. } => std::slice::from_ref(dst),
+            Op::Move { place, .. } => std::slice::from_ref(place),
             Op::Download { src, .. } => std::slice::from_ref(src),
         }
     }

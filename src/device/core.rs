@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 
 use futures_channel::oneshot;
 
-use crate::device::command::{ChunkId, Command};
+use crate::device::command::{ChunkId, Command, Op};
 use crate::device::history::StackTable;
 use crate::device::places::Places;
 use crate::device::staging::Staging;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, Ordinal, SegmentId, StreamId};
 use crate::memory::Pool;
-use crate::timeline::{AccessList, Timeline};
+use crate::timeline::{Access, AccessList, Timeline};
 
 /// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
 pub(crate) const MOST_RECORDED: u64 = 16 << 10;
@@ -154,6 +154,23 @@ impl Core {
         }
         self.recordings[index].push_back(command);
         self.timeline.enqueue(stream, accesses.iter())
+    }
+
+    /// Enqueues what the pool wants moved; called after the pool was asked, under the same lock. A move writes the block: it
+    /// comes after all earlier uses of it and before all later ones. True when there were moves.
+    pub(crate) fn enqueue_moves(&mut self) -> bool {
+        let mut any = false;
+        while let Some(step) = self.pool.poll_move() {
+            let Some(place) = self.places.of(step.block) else { continue };
+            let stream = step.fence.stream;
+            self.timeline.wait(stream, &step.after);
+            let mut accesses = AccessList::default();
+            accesses.push(step.block, Access::Write);
+            self.enqueue(stream, &accesses, Command { label: "compact", op: Op::Move { place, to: step.to } });
+            debug_assert_eq!(self.timeline.last(stream), step.fence, "the pool names the fence of a move in advance");
+            any = true;
+        }
+        any
     }
 
     /// Somebody waits for these commands: they go to the driver before anything that nobody waits for. Wishes close to the

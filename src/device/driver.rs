@@ -16,6 +16,8 @@ pub(crate) enum BufferKind {
     Download,
     /// Parameters of one submission.
     Uniform,
+    /// Bytes on their way from one place of a segment to another.
+    Bounce,
     /// The words that index kernels report to.
     Status,
 }
@@ -27,6 +29,7 @@ impl BufferKind {
             BufferKind::Segment | BufferKind::Status => Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
             BufferKind::Upload => Usage::MAP_WRITE | Usage::COPY_SRC,
             BufferKind::Download => Usage::MAP_READ | Usage::COPY_DST,
+            BufferKind::Bounce => Usage::COPY_SRC | Usage::COPY_DST,
             BufferKind::Uniform => Usage::UNIFORM | Usage::COPY_DST,
         }
     }
@@ -37,6 +40,7 @@ impl BufferKind {
             BufferKind::Upload => "linn.upload",
             BufferKind::Download => "linn.download",
             BufferKind::Uniform => "linn.uniform",
+            BufferKind::Bounce => "linn.bounce",
             BufferKind::Status => "linn.status",
         }
     }

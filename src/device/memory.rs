@@ -7,7 +7,7 @@ use crate::device::driver::BufferKind;
 use crate::device::places::PlaceId;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, StreamId};
-use crate::memory::{Answer, Category, Request, Stacks, Tag};
+use crate::memory::{Answer, Category, Compacted, Request, Stacks, Tag};
 
 /// One block lent by the pool. Dropping it returns the block in stream order: commands already enqueued still use it.
 pub struct Memory {
@@ -89,12 +89,17 @@ impl Device {
             let core = &mut *guard;
             core.alive()?;
             core.note(stack.clone());
-            match core.pool.alloc(&mut request, &core.timeline) {
+            let answer = core.pool.alloc(&mut request, &core.timeline);
+            let moved = core.enqueue_moves();
+            match answer {
                 Answer::Ready { block, place, .. } => {
                     // All former uses, not only those of other streams: the first command may run on another stream.
                     core.timeline.begin_block(block, core.pool.inherited(block).clone());
-                    let id = core.places.insert(place);
+                    let id = core.places.insert(block, place);
                     let version = AtomicU64::new(0);
+                    if moved {
+                        shared.wake(guard);
+                    }
                     return Ok(Memory { device: self.clone(), block, place: id, size, block_size: place.size, version });
                 }
                 Answer::NeedSegment(segment) => {
@@ -125,5 +130,18 @@ impl Device {
                 Answer::Exhausted(report) => return Err(Error::OutOfMemory(report)),
             }
         }
+    }
+
+    /// Moves live memory by commands of `stream`; see `Device::compact`.
+    pub(crate) fn compact_on(&self, stream: StreamId, budget: u64) -> Result<Compacted> {
+        let shared = self.shared();
+        let mut guard = shared.lock();
+        let core = &mut *guard;
+        core.alive()?;
+        let done = core.pool.compact(stream, budget, &core.timeline);
+        core.enqueue_moves();
+        core.release_segments();
+        shared.wake(guard);
+        Ok(done)
     }
 }

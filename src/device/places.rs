@@ -1,7 +1,9 @@
 //! Names for pieces of memory that recorded commands hold: (segment, offset, size), counted.
 //!
-//! A block's record may die while commands that use it are not yet encoded; its place lives until then.
+//! A block's record may die while commands that use it are not yet encoded; its place lives until then. A block can move:
+//! its name stays, and means another place for commands encoded after the move.
 
+use crate::ids::BlockId;
 use crate::memory::Place;
 
 /// A named place; resolved when a command is encoded.
@@ -23,11 +25,23 @@ struct Entry {
 pub(crate) struct Places {
     entries: Vec<Entry>,
     free: Vec<PlaceId>,
+    /// By block: the name of its memory, true while the block lives.
+    blocks: Vec<PlaceId>,
 }
 
 impl Places {
-    /// A new name with one reference.
-    pub(crate) fn insert(&mut self, place: Place) -> PlaceId {
+    /// A new name, with one reference, for the memory of a block.
+    pub(crate) fn insert(&mut self, block: BlockId, place: Place) -> PlaceId {
+        let id = self.name(place);
+        let index = block.0 as usize;
+        if self.blocks.len() <= index {
+            self.blocks.resize(index + 1, id);
+        }
+        self.blocks[index] = id;
+        id
+    }
+
+    fn name(&mut self, place: Place) -> PlaceId {
         let entry = Entry { place, references: 1 };
         match self.free.pop() {
             Some(id) => {
@@ -58,6 +72,16 @@ impl Places {
         }
     }
 
+    /// The name of a live block's memory.
+    pub(crate) fn of(&self, block: BlockId) -> Option<PlaceId> {
+        self.blocks.get(block.0 as usize).copied()
+    }
+
+    /// The memory lies elsewhere from now on: a move is being encoded. Returns where it was.
+    pub(crate) fn relocate(&mut self, id: PlaceId, to: Place) -> Place {
+        std::mem::replace(&mut self.entries[id.0 as usize].place, to)
+    }
+
     /// Where the place is now; `None` for the status words.
     pub(crate) fn resolve(&self, id: PlaceId) -> Option<Place> {
         (id != PlaceId::STATUS).then(|| self.entries[id.0 as usize].place)
@@ -79,15 +103,18 @@ mod tests {
     fn a_place_lives_as_long_as_its_last_reference() {
         let mut places = Places::default();
         let place = |offset| Place { segment: SegmentId(3), offset, size: 256 };
-        let first = places.insert(place(0));
+        let first = places.insert(BlockId(5), place(0));
         places.retain(first);
         places.release(first);
-        let second = places.insert(place(256));
+        let second = places.insert(BlockId(6), place(256));
         assert_ne!(first, second);
         assert_eq!(places.resolve(first), Some(place(0)));
+        assert_eq!((places.of(BlockId(5)), places.of(BlockId(6))), (Some(first), Some(second)));
+        assert_eq!(places.relocate(first, place(1024)), place(0));
+        assert_eq!(places.resolve(first), Some(place(1024)));
         places.release(first);
         assert_eq!(places.len(), 1);
-        assert_eq!(places.insert(place(512)), first);
+        assert_eq!(places.insert(BlockId(7), place(512)), first);
         places.release(PlaceId::STATUS);
         assert_eq!(places.resolve(PlaceId::STATUS), None);
     }

@@ -39,6 +39,8 @@ pub(super) struct Block {
     pub stream: StreamId,
     /// Who holds it, while lent.
     pub tag: Tag,
+    /// How often it was pinned: above 0 it does not move.
+    pub pins: u32,
 }
 
 impl Block {
@@ -46,7 +48,7 @@ impl Block {
     pub(super) fn free(segment: u32, offset: u64, size: u64) -> Block {
         let tag = Tag::here(Category::Temporary, "free");
         let (state, uses, stream) = (BlockState::Free, FenceSet::new(), StreamId::DEFAULT);
-        Block { segment, prev: NONE, next: NONE, state, offset, size, requested: 0, uses, stream, tag }
+        Block { segment, prev: NONE, next: NONE, state, offset, size, requested: 0, uses, stream, tag, pins: 0 }
     }
 }
 

@@ -56,6 +56,7 @@ impl Pool {
         }
         self.book_free_requested(at);
         let record = &mut self.blocks[at];
+        record.pins = 0;
         let segment = record.segment;
         if !last_uses.is_empty() {
             record.uses = last_uses;
@@ -94,7 +95,7 @@ impl Pool {
     }
 
     /// Cuts `size` bytes off the front of a free block, as a block that is in no list.
-    fn split(&mut self, key: Key, size: u64) -> u32 {
+    pub(super) fn split(&mut self, key: Key, size: u64) -> u32 {
         let rest = &self.blocks[key.block];
         let (segment, offset, prev) = (rest.segment, rest.offset, rest.prev);
         let mut front = Block::free(segment, offset, size);
@@ -114,7 +115,7 @@ impl Pool {
 
     /// Lists a block that has become free, as one with its free neighbours. The neighbour's record takes it in: a rest that
     /// shrinks and grows again keeps its place in the order.
-    fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
+    pub(super) fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
         let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
         let keep = match (self.is_free(prev), self.is_free(next)) {
             (false, false) => {
@@ -161,7 +162,7 @@ impl Pool {
 
     /// `block` comes after `prev` in its segment.
     #[inline]
-    fn link(&mut self, segment: u32, prev: u32, block: u32) {
+    pub(super) fn link(&mut self, segment: u32, prev: u32, block: u32) {
         match prev {
             NONE => self.segments[segment].first = block,
             prev => self.blocks[prev].next = block,
@@ -178,7 +179,7 @@ impl Pool {
     }
 
     #[inline]
-    fn is_free(&self, block: u32) -> bool {
+    pub(super) fn is_free(&self, block: u32) -> bool {
         block != NONE && self.blocks[block].state == BlockState::Free
     }
 

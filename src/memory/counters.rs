@@ -140,6 +140,8 @@ pub(super) struct Counters {
     pub num_alloc_retries: u64,
     pub num_sync_all_streams: u64,
     pub order_edges: u64,
+    pub moves: u64,
+    pub moved_bytes: u64,
     pub at_peak_allocated: Breakdown,
     pub at_peak_reserved: Breakdown,
     /// What was allocated at the moment of `at_peak_reserved`.
@@ -175,6 +177,7 @@ impl Counters {
         (self.num_device_alloc, self.num_device_free) = (0, 0);
         (self.num_ooms, self.num_oom_rejections, self.num_alloc_retries) = (0, 0, 0);
         (self.num_sync_all_streams, self.order_edges) = (0, 0);
+        (self.moves, self.moved_bytes) = (0, 0);
     }
 
     /// A block waits, or no longer does.
@@ -223,6 +226,8 @@ impl Counters {
             num_alloc_retries: self.num_alloc_retries,
             num_sync_all_streams: self.num_sync_all_streams,
             order_edges: self.order_edges,
+            moves: self.moves,
+            moved_bytes: self.moved_bytes,
             at_peak_allocated: self.at_peak_allocated,
             at_peak_reserved: self.at_peak_reserved,
         }

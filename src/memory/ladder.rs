@@ -55,8 +55,8 @@ impl Pool {
     /// Asks for memory. Do what the answer says and ask again with the same `request` until it is `Ready` or `Exhausted`.
     ///
     /// The ladder: a fitting free block; where memory is dear, one with any edge; a new segment (idle ones make room for it
-    /// under the limit and the peak; a smaller one when the driver refuses); a free block with any edge; once per request,
-    /// completion of all work; out of memory.
+    /// under the limit and the peak; a smaller one when the driver refuses); a free block with any edge; live blocks that move; once
+    /// per request, completion of all work; out of memory.
     pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
         if (self.config.policy, self.config.caching) == (Policy::Pytorch, Caching::Pooled) {
             return self.alloc_pytorch(request, horizons);
@@ -82,6 +82,7 @@ impl Pool {
         } else {
             None
         };
+        let limit = self.config.limit;
         if hopeless.is_none()
             && self.is_dear(size, horizons)
             && let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons)
@@ -89,15 +90,27 @@ impl Pool {
         {
             return self.lend(key, size, request, horizons);
         }
-        if hopeless.is_none()
-            && let Some(bytes) = self.plan_purchase(size, request, horizons)
-        {
-            self.pending += bytes;
-            request.bought = true;
-            return Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag, owner: None });
+        if hopeless.is_none() {
+            let ceiling = self.ceiling(size);
+            if let Some(bytes) = self.plan_purchase(size, ceiling, request, horizons) {
+                return self.buy(bytes, request);
+            }
+            if ceiling < limit {
+                if let Some(answer) = self.compact_for(size, ceiling, request, horizons) {
+                    return answer;
+                }
+                if let Some(bytes) = self.plan_purchase(size, limit, request, horizons) {
+                    return self.buy(bytes, request);
+                }
+            }
         }
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
+        }
+        if hopeless.is_none()
+            && let Some(answer) = self.compact_for(size, limit, request, horizons)
+        {
+            return answer;
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, request);
@@ -116,6 +129,13 @@ impl Pool {
             _ => OomCause::Limit,
         };
         self.exhausted(cause, size, request)
+    }
+
+    /// The answer that asks for a segment.
+    pub(super) fn buy(&mut self, bytes: u64, request: &mut Request) -> Answer {
+        self.pending += bytes;
+        request.bought = true;
+        Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag, owner: None })
     }
 
     /// True when buying would take `reserved` past its peak and well past what is live: then a stream waits rather for
@@ -182,11 +202,11 @@ impl Pool {
         found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
     }
 
-    /// Bytes to buy next for a block of `size` bytes.
+    /// Bytes to buy next for a block of `size` bytes, below `limit`.
     ///
     /// Before `reserved` passes its limit or its peak so far, idle segments (none of them fits) are marked for release, as
     /// far as they can be given back without waiting. A program in its steady state is below its peak and buys nothing.
-    fn plan_purchase(&mut self, size: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
+    fn plan_purchase(&mut self, size: u64, limit: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
         let grown = match (self.config.caching, request.rung) {
             (_, Rung::Refused) => return None,
             (Caching::Pooled, Rung::Grown) => {
@@ -195,7 +215,7 @@ impl Pool {
             _ => size,
         };
         let held = self.held(horizons);
-        let over_limit = (held + size).saturating_sub(self.collected_above());
+        let over_limit = (held + size).saturating_sub(self.collected_above().min(limit));
         let needed = if size >= OWN_SEGMENT { grown } else { size };
         let over_peak = (held + needed).saturating_sub(self.stats.reserved_bytes.peak);
         let released = match over_limit.max(over_peak) {
@@ -203,7 +223,7 @@ impl Pool {
             over => self.release_idle(over, horizons),
         };
         let held = held - released;
-        let room = self.config.limit.saturating_sub(held);
+        let room = limit.saturating_sub(held);
         let wanted = match released {
             0 => grown,
             // What was given back may be bought again, but not more on top of the block.

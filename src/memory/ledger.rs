@@ -3,7 +3,7 @@
 use super::block::{Block, BlockState, Segment};
 use super::history::{Action, Event};
 use super::policy::{Category, Request};
-use super::pool::Pool;
+use super::pool::{Place, Pool};
 use super::pytorch::SMALL_SIZE;
 use super::report::OomCause;
 use super::stats::{Breakdown, Stats};
@@ -160,6 +160,16 @@ impl Pool {
         }
         stats.num_device_free += 1;
         self.note_segment(Action::SegmentFree, at);
+    }
+
+    /// A live block lies elsewhere than at `from` from now on.
+    pub(super) fn book_moved(&mut self, at: u32, from: Place) {
+        self.stats.moves += 1;
+        self.stats.moved_bytes += from.size;
+        let Some(history) = &mut self.history else { return };
+        let (block, address) = (&self.blocks[at], |segment: u32| self.segments[segment].address);
+        let event = Event::new(Action::Move, address(block.segment) + block.offset, block.requested, block.stream, block.tag);
+        history.push(Event { from: address(from.segment.0) + from.offset, block_size: block.size, ..event });
     }
 
     /// The request failed.

@@ -12,10 +12,10 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`] |
+//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`], [`Pool::compact`], [`Pool::pin`] |
 //! | answer | [`Answer`] |
 //! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`], [`Pool::handle_context`] |
-//! | ask out | [`Pool::poll_release`] |
+//! | ask out | [`Pool::poll_release`], [`Pool::poll_move`] |
 //! | inspect | [`Pool::stats`], [`Pool::breakdown`], [`Pool::largest_holders`], [`Pool::snapshot`], [`Pool::validate`] |
 //!
 //! # Order instead of waiting
@@ -24,6 +24,12 @@
 //! another stream's and not yet submitted, the answer names it in `after`: an order edge for the first command that
 //! touches the block. The pool would rather buy than make a stream wait for another's long backlog. Only memory that goes
 //! back to the driver waits for completion; until then it is *retiring* and still counts as reserved.
+//!
+//! # Moves
+//!
+//! Blocks are held by name, so a live one can move: [`Pool::poll_move`] hands out copies to enqueue, after every
+//! [`Pool::alloc`] and [`Pool::compact`] and before anything else is enqueued. What they leave is lent in the same breath.
+//! [`Compaction`] says when; pinned blocks stay.
 //!
 //! # The books
 //!
@@ -67,18 +73,21 @@
 //! ```
 //!
 //! Where to read next: `size_class` (sizes), `ladder` (the rungs), `free_list` (the choice of a block), `books` (blocks:
-//! lent, split, merged), `segments` (bought, idle, released), `ledger` (counters), `history` and `snapshot` (what happened,
-//! what is there), `check` (what is always true).
+//! lent, split, merged), `segments` (bought, idle, released), `ledger` (counters), `compact`, `planner` and `layout`
+//! (moves), `history` and `snapshot` (what happened, what is there), `check` (what is always true).
 
 mod block;
 mod books;
 mod check;
+mod compact;
 mod counters;
 mod free_list;
 mod free_tree;
 mod history;
 mod ladder;
+mod layout;
 mod ledger;
+mod planner;
 mod policy;
 mod pool;
 pub mod pytorch;
@@ -90,6 +99,7 @@ pub mod size_class;
 mod snapshot;
 mod stats;
 
+pub use compact::{Compacted, Compaction, Move};
 pub use history::{Action, Event, HistoryOptions, Recording, StackId, Stacks};
 pub use ladder::{Answer, SegmentRequest};
 pub use policy::{Caching, Category, Config, Policy, Request, Tag};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
+use super::compact::Compaction;
 use super::pytorch;
 use crate::ids::StreamId;
 
@@ -98,6 +99,8 @@ pub struct Config {
     pub roundup_power2_divisions: [u64; 16],
     /// The share of the limit above which idle segments are given back before one is bought; 0 for never.
     pub garbage_collection_threshold: f64,
+    /// When live blocks are moved without being asked to (`linn` only).
+    pub compaction: Compaction,
 }
 
 /// The rules of placement: which free block serves a request, how much is bought, what is given back when.
@@ -125,6 +128,7 @@ impl Default for Config {
             large_segment_size: pytorch::LARGE_SEGMENT,
             roundup_power2_divisions: [0; 16],
             garbage_collection_threshold: 0.0,
+            compaction: Compaction::default(),
         }
     }
 }
@@ -149,6 +153,10 @@ pub struct Request {
     pub(super) rung: Rung,
     /// The last resort was used.
     pub(super) waited: bool,
+    /// Times that segments were emptied for it.
+    pub(super) rounds: u32,
+    /// A segment was bought to move blocks into, and they were not moved yet.
+    pub(super) hosting: bool,
     /// A segment was asked for.
     pub(super) bought: bool,
     /// Policy `pytorch`: the cache was searched for it.
@@ -182,6 +190,16 @@ impl Rung {
 impl Request {
     /// `bytes` (> 0) bytes for commands of `stream`.
     pub fn new(stream: StreamId, bytes: u64, tag: Tag) -> Request {
-        Request { stream, bytes, tag, rung: Rung::Grown, waited: false, searched: false, bought: false }
+        Request {
+            stream,
+            bytes,
+            tag,
+            rung: Rung::Grown,
+            waited: false,
+            rounds: 0,
+            hosting: false,
+            searched: false,
+            bought: false,
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The state machine: what it holds, its settings and what can be asked about it.
 
+use std::collections::VecDeque;
+
 use super::block::{Arena, Block, BlockState, Segment};
+use super::compact::Move;
 use super::counters::Counters;
 use super::free_list::FreeList;
 use super::history::History;
@@ -39,6 +42,8 @@ pub struct Pool {
     pub(super) retiring: Vec<u32>,
     /// Bytes answered with `NeedSegment` and not yet reported.
     pub(super) pending: u64,
+    /// Planned and not yet enqueued.
+    pub(super) moves: VecDeque<Move>,
     /// Segments bought so far.
     pub(super) births: u32,
     /// Policy `pytorch`: freed blocks that other streams still use.
@@ -75,6 +80,7 @@ impl Pool {
             marked: Vec::new(),
             retiring: Vec::new(),
             pending: 0,
+            moves: VecDeque::new(),
             births: 0,
             waiting: Vec::new(),
             searches: 0,

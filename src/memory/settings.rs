@@ -11,12 +11,14 @@
 //! | `max_non_split_rounding_mb` | from `large_segment_size_mb` | no effect | how much larger a block such a request may take |
 //! | `large_segment_size_mb` | from 11 | no effect: segments grow with what is reserved | the segment for blocks between 1 and 10 MiB |
 //! | `expandable_segments` | `True`, `False` | no effect: see below | `False` only |
+//! | `compaction` | `off`, `pressure`, or a share such as `0.01` | live blocks move never, before a request fails, or also before more is reserved than ever, as long as less than this share of what was allocated moves | no effect |
 //!
 //! There are no virtual addresses behind wgpu, so segments cannot expand. What expandable segments are for (memory bought
 //! for one size serves another) is what policy linn does by itself: all sizes and streams share segments, and idle
 //! segments go back before more is bought. `expandable_segments:True` is accepted there and is an error with policy
 //! pytorch.
 
+use super::compact::Compaction;
 use super::policy::{Config, Policy};
 use super::pytorch;
 use crate::error::{Error, Result};
@@ -24,7 +26,7 @@ use crate::error::{Error, Result};
 const MIB: u64 = 1 << 20;
 
 /// Every key.
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "policy",
     "limit_mb",
     "per_process_memory_fraction",
@@ -34,6 +36,7 @@ const KEYS: [&str; 9] = [
     "max_non_split_rounding_mb",
     "large_segment_size_mb",
     "expandable_segments",
+    "compaction",
 ];
 
 impl Config {
@@ -103,6 +106,14 @@ impl Config {
                 return Err(bad("expandable_segments", "True", allowed));
             }
             Some(other) => return Err(bad("expandable_segments", other, "True or False")),
+        }
+        if let Some(value) = last("compaction") {
+            let share = || fraction(value).filter(|share| *share > 0.0 && share.is_finite()).map(Compaction::Share);
+            new.compaction = match value {
+                "off" => Compaction::Off,
+                "pressure" => Compaction::Pressure,
+                _ => share().ok_or_else(|| bad("compaction", value, "off, pressure, or a number above 0"))?,
+            };
         }
         *self = new;
         Ok(())

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Answer, Config, OomReport, Place, Pool, Request, SegmentRequest, Tag};
+use super::{Answer, Compacted, Config, Move, OomReport, Place, Pool, Request, SegmentRequest, Tag};
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, SegmentId, StreamId};
 
 /// How far each pretend stream has come.
@@ -58,12 +58,16 @@ pub struct SimDevice {
     refuse: u32,
     /// Times the host waited for the device.
     waits: u64,
+    /// Moves of blocks whose leases do not know of them yet: the new place and the move's command.
+    moved: BTreeMap<BlockId, (Place, FenceSet)>,
+    /// All moves since [`SimDevice::take_moves`].
+    moves: Vec<Move>,
     /// Buffers that the pool released while commands that use them were not submitted: a fault of the pool.
     early_releases: u64,
 }
 
 /// More answers than this to one request mean that the ladder has no end.
-const MAX_ANSWERS: u32 = 16;
+const MAX_ANSWERS: u32 = 64;
 
 impl SimDevice {
     /// A device with `capacity` bytes of memory.
@@ -76,6 +80,8 @@ impl SimDevice {
             dropped: Vec::new(),
             refuse: 0,
             waits: 0,
+            moved: BTreeMap::new(),
+            moves: Vec::new(),
             early_releases: 0,
         }
     }
@@ -87,7 +93,9 @@ impl SimDevice {
         loop {
             answers += 1;
             debug_assert!(answers <= MAX_ANSWERS, "the ladder has no end");
-            match self.pool.alloc(&mut request, &self.streams) {
+            let answer = self.pool.alloc(&mut request, &self.streams);
+            self.enqueue_moves();
+            match answer {
                 Answer::Ready { block, place, after } => {
                     return Ok(Lease { block, place, after, uses: FenceSet::new() });
                 }
@@ -106,12 +114,50 @@ impl SimDevice {
 
     /// Enqueues a command of `stream` that uses the block; it runs after what [`Lease::after`] names.
     pub fn use_on(&mut self, stream: StreamId, lease: &mut Lease) -> Fence {
+        self.refresh(lease);
         let fence = self.enqueue(stream);
         lease.uses.insert(fence);
         if let Some((_, uses)) = self.buffers.get_mut(&lease.place.segment) {
             uses.insert(fence);
         }
         fence
+    }
+
+    /// Tells the lease where its block lies now and that the move has used it.
+    pub fn refresh(&mut self, lease: &mut Lease) {
+        if let Some((place, fences)) = self.moved.remove(&lease.block) {
+            lease.place = place;
+            lease.uses.merge(&fences);
+        }
+    }
+
+    /// Moves live blocks, `budget` bytes at most, so that segments become empty, and gives these back.
+    pub fn compact(&mut self, stream: StreamId, budget: u64) -> Compacted {
+        let done = self.pool.compact(stream, budget, &self.streams);
+        self.enqueue_moves();
+        self.release();
+        done
+    }
+
+    fn enqueue_moves(&mut self) {
+        while let Some(step) = self.pool.poll_move() {
+            let fence = self.enqueue(step.fence.stream);
+            debug_assert_eq!(fence, step.fence, "the pool names the fence of a move in advance");
+            for segment in [step.from.segment, step.to.segment] {
+                if let Some((_, uses)) = self.buffers.get_mut(&segment) {
+                    uses.insert(fence);
+                }
+            }
+            let (place, fences) = self.moved.entry(step.block).or_insert((step.to, FenceSet::new()));
+            *place = step.to;
+            fences.insert(fence);
+            self.moves.push(step);
+        }
+    }
+
+    /// The moves since the last call, in the order they were enqueued.
+    pub fn take_moves(&mut self) -> Vec<Move> {
+        std::mem::take(&mut self.moves)
     }
 
     /// Enqueues a command that touches no block.
@@ -122,7 +168,8 @@ impl SimDevice {
     }
 
     /// Gives the block back in stream order.
-    pub fn free(&mut self, lease: Lease) {
+    pub fn free(&mut self, mut lease: Lease) {
+        self.refresh(&mut lease);
         self.pool.free(lease.block, lease.uses, &self.streams);
     }
 

@@ -89,6 +89,10 @@ pub struct Stats {
     pub num_sync_all_streams: u64,
     /// Edges to other streams' commands that came with lent blocks.
     pub order_edges: u64,
+    /// Live blocks moved.
+    pub moves: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
     /// The categories at the moment of the peak of allocated bytes.
     pub at_peak_allocated: Breakdown,
     /// The categories at the peak of reserved bytes: while that lasted, at the moment when most was allocated.
@@ -102,7 +106,7 @@ impl std::ops::Deref for Stats {
 }
 
 impl Stats {
-    /// PyTorch's `memory_stats()`: every counter by its name, sorted. `order_edges` is ours.
+    /// PyTorch's `memory_stats()`: every counter by its name, sorted. `order_edges`, `moves` and `moved_bytes` are ours.
     ///
     /// Numbers are signed because PyTorch's `max_split_size` is -1 where there is none.
     pub fn flat(&self) -> BTreeMap<String, i64> {
@@ -128,6 +132,8 @@ impl Stats {
             ("num_ooms", self.num_ooms),
             ("num_sync_all_streams", self.num_sync_all_streams),
             ("order_edges", self.order_edges),
+            ("moves", self.moves),
+            ("moved_bytes", self.moved_bytes),
         ];
         flat.extend(scalars.map(|(name, value)| (name.to_owned(), value as i64)));
         flat

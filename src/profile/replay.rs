@@ -245,6 +245,7 @@ pub fn replay(workload: &Workload, options: &Options) -> Figures {
     figures.driver_calls = stats.num_device_alloc;
     figures.edges = stats.order_edges;
     figures.waits = device.waits();
+    figures.moved_bytes = stats.moved_bytes;
     figures.allocated_bytes = stats.allocated_bytes.allocated;
     figures.ns_per_pair = elapsed.as_nanos() as f64 / figures.allocations.max(1) as f64;
     figures

@@ -10,6 +10,7 @@ use crate::device::driver::{self, BufferKind};
 use crate::ids::SegmentId;
 use crate::kernel::ParamPath;
 use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SIZE};
+use crate::memory::Place;
 use crate::stream::stage::Stage;
 
 /// A command with its places resolved. Nearly all are dispatches, so their size is every command's size.
@@ -42,9 +43,18 @@ pub(super) enum Resolved {
         chunk: Arc<wgpu::Buffer>,
         chunk_offset: u64,
     },
+    /// From one place of the pool to another; within a segment the two can overlap, `to` in front.
+    Move {
+        from: Place,
+        to: Place,
+    },
     /// Sets the status words to 0.
     ClearStatus,
 }
+
+/// Bytes that a move within a segment copies at a time: large against the cost of two copy commands, small beside a driver's
+/// block, and there from the start, so that it cannot fail when memory is short.
+pub(crate) const BOUNCE_SIZE: u64 = 1 << 20;
 
 /// Bytes of the status words: code, position, index, length.
 pub(crate) const STATUS_SIZE: u64 = 16;
@@ -57,6 +67,8 @@ pub(super) struct Encoder {
     uniforms: Vec<Uniform>,
     pub(super) stage: Stage,
     status: wgpu::Buffer,
+    /// A copy within one buffer is refused, so the bytes take a rest here.
+    bounce: wgpu::Buffer,
     pub(super) dispatches: u64,
 }
 
@@ -76,7 +88,7 @@ pub(super) struct Encoded {
 }
 
 impl Encoder {
-    pub(super) fn new(gpu: &Gpu, status: wgpu::Buffer) -> Encoder {
+    pub(super) fn new(gpu: &Gpu, status: wgpu::Buffer, bounce: wgpu::Buffer) -> Encoder {
         Encoder {
             segments: Vec::new(),
             pipelines: Pipelines::new(&gpu.device),
@@ -84,6 +96,7 @@ impl Encoder {
             uniforms: Vec::new(),
             stage: Stage::default(),
             status,
+            bounce,
             dispatches: 0,
         }
     }
@@ -183,6 +196,18 @@ impl Encoder {
             }
             Resolved::Status { chunk, chunk_offset } => {
                 encoder.copy_buffer_to_buffer(&self.status, 0, chunk, *chunk_offset, STATUS_SIZE);
+            }
+            Resolved::Move { from, to } => {
+                let (Some(source), Some(target)) = (segment(&from.segment), segment(&to.segment)) else { return };
+                if from.segment != to.segment {
+                    return encoder.copy_buffer_to_buffer(source, from.offset, target, to.offset, to.size);
+                }
+                // Front to back: what is written lies before what is still to be read.
+                for start in (0..to.size).step_by(BOUNCE_SIZE as usize) {
+                    let size = BOUNCE_SIZE.min(to.size - start);
+                    encoder.copy_buffer_to_buffer(source, from.offset + start, &self.bounce, 0, size);
+                    encoder.copy_buffer_to_buffer(&self.bounce, 0, target, to.offset + start, size);
+                }
             }
             Resolved::ClearStatus => encoder.clear_buffer(&self.status, 0, None),
             Resolved::Dispatch { .. } => {}

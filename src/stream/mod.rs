@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::ids::{FenceSet, StreamId};
 use crate::kernel::sharing::Textures;
 use crate::kernel::{KernelId, Role, Sharing};
-use crate::memory::{Category, Tag};
+use crate::memory::{Category, Compacted, Tag};
 use crate::timeline::{Access, AccessList};
 
 /// A handle on a stream; cheap to clone. Work that was enqueued runs even when the last handle is gone.
@@ -107,6 +107,18 @@ impl Device {
             current.borrow().iter().rev().flatten().find(|(device, _)| *device == id).map(|(_, stream)| stream.clone())
         });
         entered.unwrap_or_else(|| self.default_stream())
+    }
+
+    /// Moves live tensors, `budget` bytes at most, so that whole segments become empty, and gives these back to the driver.
+    ///
+    /// Tensors keep their contents and stay usable: the copies are enqueued on the current stream, ordered after all earlier
+    /// uses of what moves and before all later ones. The call does not wait; the driver has its memory back when the copies
+    /// have run ([`Device::synchronize`]). Idle segments stay ([`Device::empty_cache`] is for these). Before a request fails
+    /// for want of memory in one piece, blocks are moved without being asked to.
+    ///
+    /// Fails when the device is lost.
+    pub fn compact(&self, budget: u64) -> Result<Compacted> {
+        self.compact_on(current_id(self), budget)
     }
 
     /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.

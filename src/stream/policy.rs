@@ -91,6 +91,7 @@ impl Budget {
         let (nanos, bytes) = match op {
             Op::Dispatch { pipeline, grid, .. } => (estimates.per_group(*pipeline) * groups(*grid) as f64, 0),
             Op::Upload { size, .. } | Op::Download { size, .. } => (0.0, *size),
+            Op::Move { to, .. } => (0.0, to.size),
         };
         if self.commands == 0 || self.nanos < nanos || self.bytes < bytes {
             return false;

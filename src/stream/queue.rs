@@ -69,8 +69,9 @@ struct Queue {
 /// Starts the queue of a device; the returned closure ends it.
 pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, String> {
     let status = driver::create(&shared.gpu.device, super::encode::STATUS_SIZE, BufferKind::Status)?;
+    let bounce = driver::create(&shared.gpu.device, super::encode::BOUNCE_SIZE, BufferKind::Bounce)?;
     let mut queue = Queue {
-        encoder: Encoder::new(&shared.gpu, status),
+        encoder: Encoder::new(&shared.gpu, status, bounce),
         mailbox: Arc::default(),
         in_flight: VecDeque::new(),
         mapping: 0,
@@ -455,6 +456,11 @@ impl Taken {
                     self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
                 }
                 core.places.release(dst);
+            }
+            Op::Move { place, to } => {
+                let from = core.places.relocate(place, to);
+                core.places.release(place);
+                self.commands.push(Resolved::Move { from, to });
             }
             Op::Download { src, src_offset, chunk, chunk_offset, size } => {
                 let buffer = self.chunk(core, chunk);

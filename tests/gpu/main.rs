@@ -7,6 +7,7 @@ mod device;
 #[path = "../support/reference.rs"]
 mod reference;
 
+mod compact;
 mod examples;
 mod exit;
 mod field_reports;

@@ -5,6 +5,8 @@ mod field_reports;
 mod floors;
 mod layout;
 mod memory_choice;
+mod memory_compact;
+mod memory_compact_figures;
 mod memory_figures;
 mod memory_ladder;
 mod memory_model;

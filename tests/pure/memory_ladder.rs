@@ -143,6 +143,13 @@ proptest! {
     }
 }
 
+/// Moves are done at once.
+fn asked(pool: &mut Pool, request: &mut Request) -> Answer {
+    let answer = pool.alloc(request, &Done);
+    while pool.poll_move().is_some() {}
+    answer
+}
+
 fn step(pool: &mut Pool, thread: Thread, octave: u32, refuse: bool) -> Thread {
     while pool.poll_release(&Done).is_some() {}
     match thread {
@@ -159,7 +166,7 @@ fn step(pool: &mut Pool, thread: Thread, octave: u32, refuse: bool) -> Thread {
             }
             Thread::Asking(request)
         }
-        Thread::Asking(mut request) => match pool.alloc(&mut request, &Done) {
+        Thread::Asking(mut request) => match asked(pool, &mut request) {
             Answer::Ready { block, .. } => Thread::Holding(block),
             Answer::NeedSegment(segment) => Thread::Buying(request, segment),
             Answer::NeedCompletion => {

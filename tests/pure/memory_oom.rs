@@ -3,7 +3,7 @@
 use linn::error::Error;
 use linn::ids::StreamId;
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Bytes, Category, Config, OomCause, OomReport, Tag};
+use linn::memory::{Bytes, Category, Compaction, Config, OomCause, OomReport, Tag};
 
 const MIB: u64 = 1 << 20;
 const MAIN: StreamId = StreamId(0);
@@ -22,7 +22,7 @@ fn help(report: &OomReport) -> String {
 
 #[test]
 fn the_whole_text() {
-    let mut device = SimDevice::new(1 << 40, Config { limit: 64 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(1 << 40, Config { limit: 64 * MIB, compaction: Compaction::Off, ..Config::default() });
     let parameter = Tag::here(Category::Parameter, "linear.weight");
     let line = parameter.location;
     let _weight = device.alloc(MAIN, 40 * MIB, parameter).expect("fits");
@@ -53,7 +53,7 @@ fn the_whole_text() {
 
 #[test]
 fn the_limit_that_help_names_is_enough() {
-    let mut device = SimDevice::new(1 << 40, Config { limit: 48 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(1 << 40, Config { limit: 48 * MIB, compaction: Compaction::Off, ..Config::default() });
     let _held = alloc(&mut device, 30 * MIB, "held").expect("fits");
     let report = alloc(&mut device, 20 * MIB, "asked").unwrap_err();
     assert_eq!(report.cause, OomCause::Limit);
@@ -64,7 +64,7 @@ fn the_limit_that_help_names_is_enough() {
 
 #[test]
 fn larger_than_the_limit() {
-    let mut device = SimDevice::new(1 << 40, Config { limit: 48 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(1 << 40, Config { limit: 48 * MIB, compaction: Compaction::Off, ..Config::default() });
     let report = alloc(&mut device, 50 * MIB, "asked").unwrap_err();
     assert_eq!(report.cause, OomCause::LargerThanLimit);
     assert_eq!(help(&report), "help: this request alone exceeds the limit; raise the limit to 50.0 MiB or more");
@@ -73,7 +73,7 @@ fn larger_than_the_limit() {
 
 #[test]
 fn larger_than_a_buffer() {
-    let mut device = SimDevice::new(1 << 40, Config { max_segment: 256 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(1 << 40, Config { max_segment: 256 * MIB, compaction: Compaction::Off, ..Config::default() });
     for bytes in [256 * MIB + 1, 1 << 40, u64::MAX] {
         let report = alloc(&mut device, bytes, "asked").unwrap_err();
         assert_eq!(report.cause, OomCause::LargerThanBuffer);
@@ -98,7 +98,10 @@ fn the_driver_has_no_more() {
 
 #[test]
 fn enough_memory_but_in_pieces() {
-    let mut device = SimDevice::new(1 << 40, Config { limit: 32 * MIB, max_segment: 32 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(
+        1 << 40,
+        Config { limit: 32 * MIB, max_segment: 32 * MIB, compaction: Compaction::Off, ..Config::default() },
+    );
     let blocks: Vec<Lease> = (0..32).map(|_| alloc(&mut device, MIB, "piece").expect("fits")).collect();
     let mut kept = Vec::new();
     for (at, lease) in blocks.into_iter().enumerate() {
@@ -121,7 +124,7 @@ fn enough_memory_but_in_pieces() {
 
 #[test]
 fn holders_are_grouped_by_label_and_line_and_at_most_five() {
-    let mut device = SimDevice::new(1 << 40, Config { limit: 8 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(1 << 40, Config { limit: 8 * MIB, compaction: Compaction::Off, ..Config::default() });
     let mut held = Vec::new();
     for count in 1..=3u64 {
         for _ in 0..count {
@@ -139,7 +142,7 @@ fn holders_are_grouped_by_label_and_line_and_at_most_five() {
 
 #[test]
 fn everything_goes_on_afterwards() {
-    let mut device = SimDevice::new(64 * MIB, Config { limit: 32 * MIB, ..Config::default() });
+    let mut device = SimDevice::new(64 * MIB, Config { limit: 32 * MIB, compaction: Compaction::Off, ..Config::default() });
     for round in 0..10 {
         let mut half = alloc(&mut device, 16 * MIB, "half").expect("fits");
         device.use_on(MAIN, &mut half);

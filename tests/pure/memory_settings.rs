@@ -2,7 +2,7 @@
 
 use linn::ids::StreamId;
 use linn::memory::sim::SimDevice;
-use linn::memory::{Category, Config, Policy, Tag};
+use linn::memory::{Category, Compaction, Config, Policy, Tag};
 
 const MIB: u64 = 1 << 20;
 
@@ -24,6 +24,17 @@ fn keys_set_what_they_name() {
     assert_eq!(parsed("").policy, Policy::Linn);
     assert_eq!(parsed("policy:pytorch,policy:linn").policy, Policy::Linn, "the last one counts");
     assert_eq!(parsed("expandable_segments:True").policy, Policy::Linn);
+}
+
+#[test]
+fn compaction_is_off_under_pressure_or_a_share() {
+    let table = [("off", Compaction::Off), ("pressure", Compaction::Pressure), ("0.01", Compaction::Share(0.01))];
+    for (value, expected) in table {
+        assert_eq!(parsed(&format!("compaction:{value}")).compaction, expected);
+    }
+    assert_eq!(parsed("").compaction, Compaction::Pressure);
+    let error = Config::default().apply("compaction:never").unwrap_err().to_string();
+    assert!(error.contains("compaction is \"never\"") && error.contains("off, pressure, or a number above 0"), "{error}");
 }
 
 #[test]

@@ -77,10 +77,12 @@ fn flat_names_are_pytorchs() {
         expected.extend(kinds.map(|kind| format!("{metric}.{kind}")));
     }
     let scalars = ["num_alloc_retries", "num_ooms", "num_oom_rejections", "num_sync_all_streams", "num_device_alloc"];
-    expected.extend(scalars.into_iter().chain(["num_device_free", "max_split_size", "order_edges"]).map(String::from));
+    expected.extend(
+        scalars.into_iter().chain(["num_device_free", "max_split_size", "order_edges", "moves", "moved_bytes"]).map(String::from),
+    );
     expected.sort();
     assert_eq!(flat.keys().cloned().collect::<Vec<_>>(), expected);
-    assert_eq!(flat.len(), 108 + 8 + 7 + 1);
+    assert_eq!(flat.len(), 108 + 8 + 7 + 3);
 
     let value = |name: &str| flat[name];
     assert_eq!(value("allocated_bytes.all.current"), (MIB + 256 + 1024) as i64);
