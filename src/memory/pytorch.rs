@@ -70,7 +70,8 @@ impl Pool {
         self.finish_events(horizons);
         let size = self.round(request.bytes);
         let owner = Owner { stream: request.stream, small: size <= SMALL_SIZE };
-        let wanted = segment_size(size, self.config.large_segment_size).min(self.config.max_segment).max(size);
+        let most = self.config.max_segment & !(self.config.alignment - 1);
+        let wanted = segment_size(size, self.config.large_segment_size).min(most).max(size);
         if request.bought
             && let Some(key) = self.bought(owner, wanted)
         {

@@ -206,6 +206,16 @@ fn sequences_come_out_as_in_pytorch() {
     }
 }
 
+/// Buffers of 2 GiB - 1 bytes are the largest of some adapters: the segment ends at the last whole block.
+#[test]
+fn the_largest_segment_is_whole_blocks() {
+    let mut device = SimDevice::new(1 << 42, Config { max_segment: (2 << 30) - 1, ..pytorch() });
+    let lease = device.alloc(MAIN, (2 << 30) - MIB, Tag::here(Category::Temporary, "large")).unwrap();
+    assert_eq!(device.pool().stats().reserved_bytes.current, (2 << 30) - 512);
+    device.free(lease);
+    device.pool().validate().unwrap();
+}
+
 #[test]
 fn streams_share_nothing() {
     let mut device = SimDevice::new(1 << 40, pytorch());
