@@ -62,7 +62,7 @@ pub enum FormulaKind {
 /// How a kernel reads its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inputs {
-    /// From the blocks themselves; those of `vec4<f32>` also from textures, where [`Form::textures`] finds it worth it.
+    /// From the blocks themselves; those of `vec4<f32>` also from textures, where `Form::textures` finds it worth it.
     Any,
     /// From copies of the blocks in textures, `vec4<f32>` per texel, [`TEXELS_PER_ROW`] per row. Mesa's CPU driver loads
     /// storage lane by lane, 20 cycles for each element, and texels with the vector unit.
