@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
+        eprintln!("finishing the steps on their way, then saving; Ctrl-C again ends without saving");
     };
     if let Err(why) = ctrlc::set_handler(second_time_ends) {
         log::warn!("Ctrl-C will end the program without saving: {why}");

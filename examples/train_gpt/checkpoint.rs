@@ -96,7 +96,22 @@ pub fn place(args: &Args) -> Result<PathBuf> {
     if !folder.is_dir() {
         bail!("{} is no folder, so no checkpoint can be saved there\nhelp: make it, or pass another --save", folder.display());
     }
+    if path.is_dir() {
+        bail!(
+            "{} is a folder, so no checkpoint can be saved under that name\nhelp: pass a file's name with --save",
+            path.display()
+        );
+    }
+    can_be_made_in(folder, "checkpoint", "--save")?;
     Ok(path)
+}
+
+/// Nobody should train for hours and find out then that nothing can be written.
+pub fn can_be_made_in(folder: &Path, what: &str, flag: &str) -> Result<()> {
+    let trial = folder.join(format!(".linn-{}.partial", std::process::id()));
+    std::fs::write(&trial, b"").and_then(|()| std::fs::remove_file(&trial)).with_context(|| {
+        format!("no {what} can be written to {}\nhelp: check its permissions, or pass another {flag}", folder.display())
+    })
 }
 
 /// A text by length and FNV-1a hash: enough to notice another one.

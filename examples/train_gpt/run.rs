@@ -1,5 +1,6 @@
 //! The run: open, prepare or resume, train, validate, sample, report.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -35,6 +36,10 @@ struct Trainer {
 pub fn run(args: Args) -> Result<Summary> {
     process_started();
     let save_to = checkpoint::place(&args)?;
+    if let Some(path) = &args.json {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        checkpoint::can_be_made_in(folder, "summary", "--json")?;
+    }
     let (name, raw) = corpus::read(&args)?;
     let device = Device::open()?;
     let resumed = args.resume.as_ref().map(|path| checkpoint::load(&device, path)).transpose()?;
@@ -58,7 +63,12 @@ pub fn run(args: Args) -> Result<Summary> {
         }
     }
     // A prompt that cannot be encoded should fail now, not after the training.
-    text.vocabulary.encode(&args.prompt)?;
+    let prompt = match &args.prompt {
+        Some(prompt) => prompt,
+        None if text.vocabulary.encode("\n").is_ok() => "\n",
+        None => "",
+    };
+    text.vocabulary.encode(prompt)?;
 
     linn::ops::random::manual_seed(&device, settings.seed)?;
     let model = Gpt::new(&device, settings.model(text.vocabulary.len()))?;
@@ -93,19 +103,24 @@ pub fn run(args: Args) -> Result<Summary> {
     let mut summary = Summary::of_training(&device, &losses, tokens_per_step, early);
     summary.loss_waits = loss_waits;
     summary.interrupted = trainer.step < trainer.settings.steps;
-    if trainer.step > first_step {
+    let trained = trainer.step > first_step;
+    if trained {
         save(&trainer)?;
     }
-    if summary.interrupted {
+    if summary.interrupted && trained {
         println!("stopped after step {}, saved to {}", trainer.step, save_to.display());
         println!("help: go on with --resume {}", save_to.display());
+    } else if summary.interrupted {
+        println!("stopped before the first step; nothing was saved");
     } else {
         summary.val_loss = trainer.validate(validation)?;
         let Settings { seed, .. } = trainer.settings;
-        summary.sample = sample(&device, &trainer.model, &text.vocabulary, &args.prompt, args.sample, seed)?;
+        summary.sample = sample(&device, &trainer.model, &text.vocabulary, prompt, args.sample, seed)?;
         if !args.quiet {
             report(&device, &summary);
-            println!("saved to {}", save_to.display());
+            if trained {
+                println!("saved to {}", save_to.display());
+            }
         }
     }
     if let Some(path) = &args.json {

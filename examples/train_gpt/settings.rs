@@ -114,9 +114,9 @@ pub struct Args {
     /// Characters to sample at the end
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub sample: usize,
-    /// Text that the sample goes on from
-    #[arg(long, value_name = "TEXT", default_value = "\n")]
-    pub prompt: String,
+    /// Text that the sample goes on from [default: a new line, where the text has any]
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
     /// 2 uploads batches on a stream of their own, 1 does everything on one; the losses are the same
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub streams: u8,

@@ -88,7 +88,8 @@ impl Summary {
         let [name, backend, driver] = &self.adapter;
         let json = serde_json::json!({
             "losses": self.losses,
-            "val_loss": self.val_loss,
+            // An interrupted run is not validated.
+            "val_loss": if self.interrupted { None } else { Some(self.val_loss) },
             "first_loss_ms": self.first_loss_ms,
             "median_step_ms": self.median_step_ms,
             "tokens_per_s": self.tokens_per_s,

@@ -95,7 +95,11 @@ fn train_explains_what_is_wrong() {
     assert!(error(path, "--resume one.safetensors --n-layer 3").contains("another model"));
     assert!(error(path, "--prompt \u{1F980}").contains("not among"));
     assert!(error(path, "--save missing/one.safetensors").contains("is no folder"));
+    std::fs::create_dir(path.join("folder.safetensors")).unwrap();
+    assert!(error(path, "--save folder.safetensors").contains("is a folder"));
+    assert!(error(path, "--json missing/summary.json").contains("no summary can be written"));
     std::fs::write(path.join("text.txt"), "other letters: XYZ ".repeat(100)).unwrap();
+    train(path, "--steps 1 --save no-new-line.safetensors");
     assert!(error(path, "--resume one.safetensors").contains("other characters"));
     std::fs::write(path.join("text.txt"), "").unwrap();
     assert!(error(path, "").contains("is empty"));
