@@ -92,7 +92,7 @@ pub fn place(args: &Args) -> Result<PathBuf> {
             names.find(|path| !path.exists()).unwrap_or_default()
         }
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(&path);
     if !folder.is_dir() {
         bail!("{} is no folder, so no checkpoint can be saved there\nhelp: make it, or pass another --save", folder.display());
     }
@@ -102,16 +102,21 @@ pub fn place(args: &Args) -> Result<PathBuf> {
             path.display()
         );
     }
-    can_be_made_in(folder, "checkpoint", "--save")?;
+    can_be_made(&path, "checkpoint", "--save")?;
     Ok(path)
 }
 
 /// Nobody should train for hours and find out then that nothing can be written.
-pub fn can_be_made_in(folder: &Path, what: &str, flag: &str) -> Result<()> {
+pub fn can_be_made(path: &Path, what: &str, flag: &str) -> Result<()> {
+    let folder = folder_of(path);
     let trial = folder.join(format!(".linn-{}.partial", std::process::id()));
     std::fs::write(&trial, b"").and_then(|()| std::fs::remove_file(&trial)).with_context(|| {
         format!("no {what} can be written to {}\nhelp: check its permissions, or pass another {flag}", folder.display())
     })
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A text by length and FNV-1a hash: enough to notice another one.

@@ -1,6 +1,5 @@
 //! The run: open, prepare or resume, train, validate, sample, report.
 
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -37,8 +36,7 @@ pub fn run(args: Args) -> Result<Summary> {
     process_started();
     let save_to = checkpoint::place(&args)?;
     if let Some(path) = &args.json {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        checkpoint::can_be_made_in(folder, "summary", "--json")?;
+        checkpoint::can_be_made(path, "summary", "--json")?;
     }
     let (name, raw) = corpus::read(&args)?;
     let device = Device::open()?;

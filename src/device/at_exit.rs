@@ -17,19 +17,16 @@ pub(super) fn watch(shared: &Arc<Shared>) {
     open.push(Arc::downgrade(shared));
     // Once more for every device: its driver may have been loaded just now. Fails only without memory for one pointer; then
     // programs end as they would without us.
-    #[cfg(unix)]
     let _ = atexit(stop_all);
 }
 
 // The only unsafe code of the crate: the standard library has no exit handlers. `atexit` stores the pointer and nothing
 // else, so it is safe to call. Windows needs none: there ExitProcess ends the other threads before any library is told.
-#[cfg(unix)]
 #[allow(unsafe_code)]
 unsafe extern "C" {
     safe fn atexit(function: extern "C" fn()) -> std::ffi::c_int;
 }
 
-#[cfg(unix)]
 extern "C" fn stop_all() {
     // `try_lock`: the thread that ends the process may be the one that holds the lock.
     let devices: Vec<Arc<Shared>> = match OPEN.try_lock() {

@@ -4,6 +4,7 @@
 //! (`stream::queue`), which owns the last wgpu handles. Read next: `memory.rs` (the allocation ladder), `core.rs`.
 
 mod adapter;
+#[cfg(unix)]
 mod at_exit;
 pub(crate) mod command;
 pub(crate) mod core;
@@ -137,10 +138,12 @@ impl Shared {
             recorded_stacks: AtomicU8::new(0),
         });
         #[cfg(unix)]
-        if shared.info.kind == AdapterKind::Software {
-            driver::warm_up(&shared.gpu.device, &shared.gpu.queue);
+        {
+            if shared.info.kind == AdapterKind::Software {
+                driver::warm_up(&shared.gpu.device, &shared.gpu.queue);
+            }
+            at_exit::watch(&shared);
         }
-        at_exit::watch(&shared);
         let weak = Arc::downgrade(&shared);
         shared.gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             if let Some(shared) = weak.upgrade() {

@@ -168,10 +168,8 @@ impl Pool {
                 request.rounds += 1;
                 request.hosting = false;
                 request.rung = Rung::Exact;
-                self.stats.num_alloc_retries += 1;
-                self.stats.num_sync_all_streams += 1;
                 self.mark_idle();
-                return Some(Answer::NeedCompletion);
+                return Some(self.wait_for_completion());
             }
         }
         if !found {

@@ -118,10 +118,8 @@ impl Pool {
         if !request.waited {
             request.waited = true;
             request.rung = Rung::Exact;
-            self.stats.num_alloc_retries += 1;
-            self.stats.num_sync_all_streams += 1;
             self.mark_idle();
-            return Answer::NeedCompletion;
+            return self.wait_for_completion();
         }
         let cause = match request.rung {
             _ if self.breakdown.cached >= size => OomCause::Fragmented,
@@ -129,6 +127,13 @@ impl Pool {
             _ => OomCause::Limit,
         };
         self.exhausted(cause, size, request)
+    }
+
+    /// The answer that asks to wait for everything, booked.
+    pub(super) fn wait_for_completion(&mut self) -> Answer {
+        self.stats.num_alloc_retries += 1;
+        self.stats.num_sync_all_streams += 1;
+        Answer::NeedCompletion
     }
 
     /// The answer that asks for a segment.

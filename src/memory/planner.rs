@@ -26,23 +26,34 @@ impl Layout {
         // Sliding always works where there is enough in one segment.
         let sliding = self.windows(size, keepouts, true);
         windows.extend(sliding.first());
+        self.cheapest(windows, most, |layout, (cost, region, offset), most| {
+            let worth = layout.bytes + cost <= most && layout.fuel > 0;
+            worth.then(|| layout.clear_from((region, offset), size, keepouts, depth, most)).flatten()
+        })
+    }
+
+    /// Tries every candidate with the bytes that may be moved for it, each cheaper than the best so far, and does the last
+    /// that worked.
+    fn cheapest<C, T>(
+        &mut self,
+        candidates: impl IntoIterator<Item = C>,
+        most: u64,
+        mut attempt: impl FnMut(&mut Layout, C, u64) -> Option<T>,
+    ) -> Option<T> {
         let start = self.steps.len();
-        let mut best: Option<(u64, Vec<Step>, Spot)> = None;
-        for (cost, region, offset) in windows {
+        let mut best: Option<(u64, Vec<Step>, T)> = None;
+        for candidate in candidates {
             let most = best.as_ref().map_or(most, |(bytes, ..)| bytes.saturating_sub(1));
-            if self.bytes + cost > most || self.fuel == 0 {
-                continue;
-            }
-            let cleared = self.clear_from((region, offset), size, keepouts, depth, most);
+            let done = attempt(self, candidate, most);
             let bytes = self.bytes;
             let steps = self.undo(start);
-            if let Some(spot) = cleared {
-                best = Some((bytes, steps, spot));
+            if let Some(done) = done {
+                best = Some((bytes, steps, done));
             }
         }
-        let (_, steps, spot) = best?;
+        let (_, steps, done) = best?;
         self.redo(&steps);
-        Some(spot)
+        Some(done)
     }
 
     /// Runs of pieces with `size` bytes, free ones alone when `sliding`: (bytes to move at least, region, offset), cheapest
@@ -195,21 +206,8 @@ impl Layout {
         let mut single: Vec<_> = candidates.iter().filter(|(_, size, _)| *size >= needed).copied().collect();
         single.sort_unstable();
         single.truncate(CANDIDATES[DEPTH]);
-        let start = self.steps.len();
-        let mut best: Option<(u64, Vec<Step>, Vec<u32>)> = None;
         let sets = single.chunks(1).chain([candidates.as_slice()]);
-        for set in sets {
-            let most = best.as_ref().map_or(most, |(bytes, ..)| bytes.saturating_sub(1));
-            let emptied = self.empty_set(set, needed, most);
-            let bytes = self.bytes;
-            let steps = self.undo(start);
-            if let Some(emptied) = emptied {
-                best = Some((bytes, steps, emptied));
-            }
-        }
-        let (_, steps, emptied) = best?;
-        self.redo(&steps);
-        Some(emptied)
+        self.cheapest(sets, most, |layout, set, most| layout.empty_set(set, needed, most))
     }
 
     /// Segments that can be emptied, as (live bytes, size, region), the sparsest first.

@@ -101,9 +101,7 @@ impl Pool {
                 }
                 Rung::Released if !request.waited => {
                     request.waited = true;
-                    self.stats.num_alloc_retries += 1;
-                    self.stats.num_sync_all_streams += 1;
-                    return Answer::NeedCompletion;
+                    return self.wait_for_completion();
                 }
                 Rung::Released => self.mark_idle(),
                 Rung::Refused => break,

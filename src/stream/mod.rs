@@ -243,7 +243,8 @@ pub(crate) fn allocate(device: &Device, size: u64, label: &'static str, category
 }
 
 /// Enqueues one dispatch on the current stream. `operands` come in the order of the catalogue row's bindings; their roles
-/// come from the row; a last binding named `status` is added here. `textures` are read from copies, made first. `params` is the row's parameter struct as bytes.
+/// come from the row; a last binding named `status` is added here. `textures` are read from copies, made first.
+/// `params` is the row's parameter struct as bytes.
 pub(crate) fn launch(
     device: &Device,
     kernel: KernelId,
