@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::device::Device;
 use crate::device::driver::BufferKind;
+use crate::device::mem_pool;
 use crate::device::places::PlaceId;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, StreamId};
@@ -84,7 +85,7 @@ impl Device {
     /// Memory for commands of `stream`; `tag` says what for and who asks.
     pub(crate) fn allocate(&self, stream: StreamId, size: u64, tag: Tag) -> Result<Memory> {
         let shared = self.shared();
-        let mut request = Request::new(stream, size, tag);
+        let mut request = Request::new(stream, size, tag).in_pool(mem_pool::entered(self));
         let stack = shared.capture_stack(Stacks::Alloc);
         let mut shortages = SmallVec::<[_; 1]>::new();
         let memory = loop {

@@ -11,6 +11,7 @@ pub(crate) mod core;
 pub(crate) mod driver;
 mod failures;
 mod history;
+mod mem_pool;
 mod memory;
 mod observers;
 pub(crate) mod places;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
 pub use core::Counters;
+pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
 pub use observers::{MemoryUse, Observer};
 pub use statistics::{DeviceStats, DriverMemory};
