@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use linn::ids::StreamId;
+use linn::ids::{MemPoolId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Caching, Category, Compaction, Config, OomCause, Policy, Tag};
+use linn::memory::{Caching, Category, Compaction, Config, MemPoolOptions, OomCause, Policy, Request, Tag};
 
 const MIB: u64 = 1 << 20;
 /// Steps of one program; longer inputs say nothing new.
@@ -54,15 +54,19 @@ fn check(device: &mut SimDevice, held: &mut [Held]) {
     assert!(places.windows(2).all(|two| two[0].segment != two[1].segment || two[0].offset + two[0].size <= two[1].offset));
 }
 
-fn step(device: &mut SimDevice, held: &mut Vec<Held>, [op, a, b, c]: [u8; 4]) {
+fn step(device: &mut SimDevice, held: &mut Vec<Held>, pools: &mut Vec<MemPoolId>, [op, a, b, c]: [u8; 4]) {
     let stream = StreamId(u32::from(a % 4));
     let at = (!held.is_empty()).then(|| (usize::from(a) | usize::from(b) << 8) % held.len().max(1));
-    match op % 32 {
+    match op % 35 {
         0..12 => {
             // From one byte to beyond the largest segment.
             let bytes = (1u64 << (b % 26)) + ((1u64 << (b % 26)) * u64::from(c) >> 8);
             let category = Category::ALL[usize::from(a / 4) % Category::ALL.len()];
-            match device.alloc(stream, bytes, Tag::here(category, "fuzz")) {
+            let pool = match pools.len() {
+                len if len > 0 && a >= 160 => pools[usize::from(c) % len],
+                _ => MemPoolId::DEFAULT,
+            };
+            match device.serve(Request::new(stream, bytes, Tag::here(category, "fuzz")).in_pool(pool)) {
                 Ok(lease) => held.push(Held { lease, bytes, category, pins: 0 }),
                 Err(report) => {
                     let text = report.to_string();
@@ -100,6 +104,17 @@ fn step(device: &mut SimDevice, held: &mut Vec<Held>, [op, a, b, c]: [u8; 4]) {
                 device.pool_mut().set_category(held.lease.block, held.category);
             }
         }
+        31 => {
+            if pools.len() < 4 {
+                pools.push(device.pool_mut().new_mem_pool(MemPoolOptions { no_split: a % 2 == 1, use_on_oom: b % 2 == 1 }));
+            }
+        }
+        32 => {
+            if !pools.is_empty() {
+                let pool = pools.swap_remove(usize::from(a) % pools.len());
+                device.pool_mut().drop_mem_pool(pool);
+            }
+        }
         _ => {
             if let Some(at) = at {
                 let held = &mut held[at];
@@ -120,10 +135,12 @@ fuzz_target!(|data: &[u8]| {
     let (words, _) = data.as_chunks::<4>();
     let Some((head, steps)) = words.split_first() else { return };
     let mut device = SimDevice::new(64 * MIB, config(*head));
-    let mut held = Vec::new();
+    let (mut held, mut pools) = (Vec::new(), Vec::new());
     for word in steps.iter().take(STEPS) {
-        step(&mut device, &mut held, *word);
+        step(&mut device, &mut held, &mut pools, *word);
     }
+    // Blocks outlive the pools they came from.
+    pools.into_iter().for_each(|pool| device.pool_mut().drop_mem_pool(pool));
     held.into_iter().for_each(|held| device.free(held.lease));
     device.synchronize();
     device.empty_cache();

@@ -29,6 +29,7 @@ fn every_call_may_be_refused_once() {
     watched(|| {
         let all = Sweep { open: Device::noop, computes: false, first: 0, step: 1, counts: &[1], params: ParamsVia::Best };
         let outcome = sweep(&all);
+        println!("{outcome:?}");
         // Buffers that a caller waits for are errors; what the queue does is done again.
         assert!(outcome.errors > 5 && outcome.healed > 10 && outcome.lost == 0, "{outcome:?}");
         let outcome = sweep(&Sweep { params: ParamsVia::Uniform, ..all });
@@ -42,6 +43,7 @@ fn every_call_may_be_refused_with_those_after_it() {
         let counts = &[2, 5, u64::MAX];
         let all = Sweep { open: Device::noop, computes: false, first: 0, step: 1, counts, params: ParamsVia::Best };
         let outcome = sweep(&all);
+        println!("{outcome:?}");
         assert!(outcome.errors > outcome.runs / 2, "{outcome:?}");
     });
 }
