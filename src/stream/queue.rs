@@ -60,6 +60,8 @@ struct Queue {
     encoder: Encoder,
     mailbox: Arc<Mailbox>,
     in_flight: VecDeque<InFlight>,
+    /// The last batch that never reached the device; it counts as done when those before it are.
+    failed: SubmissionId,
     /// Buffers that are being mapped.
     mapping: usize,
     estimates: Estimates,
@@ -74,6 +76,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
         encoder: Encoder::new(&shared.gpu, status, bounce),
         mailbox: Arc::default(),
         in_flight: VecDeque::new(),
+        failed: SubmissionId(0),
         mapping: 0,
         estimates: Estimates::default(),
         last_completion: web_time::Instant::now(),
@@ -282,7 +285,7 @@ impl Queue {
         } else {
             shared.late_error(fact.clone());
         }
-        self.mailbox.done.fetch_max(id.0, Ordering::AcqRel);
+        self.failed = id;
         let answers: SmallVec<[_; 4]> = {
             let mut core = shared.lock();
             core.clear_status |= taken.commands.iter().any(|command| matches!(command, Resolved::ClearStatus));
@@ -348,6 +351,7 @@ impl Queue {
             self.last_completion = now;
             self.in_flight.pop_front();
         }
+        let done = if self.in_flight.is_empty() { done.max(self.failed) } else { done };
         let mut mapped = SmallVec::<[(ChunkId, bool); 4]>::new();
         for event in events {
             self.mapping -= 1;
