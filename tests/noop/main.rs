@@ -3,6 +3,11 @@
 mod device;
 mod exit;
 mod field_reports;
+mod memory;
+mod observers;
 #[path = "../support/reference.rs"]
 mod reference;
+mod refusals;
 mod shaders;
+#[path = "../support/refusals.rs"]
+mod sweep;
