@@ -279,9 +279,11 @@ impl Tree {
     /// The first block of the bins from `bin` on.
     #[inline]
     fn first_from(&self, nodes: &Nodes, bin: usize) -> Option<Key> {
-        let mut first = self.roots[self.next_filled(bin)?];
-        while let left @ 0..NONE = nodes.0[first as usize].left {
-            first = left;
+        let mut below = self.roots[self.next_filled(bin)?];
+        let mut first = below;
+        while below != NONE {
+            first = below;
+            below = nodes.0[below as usize].left;
         }
         Some(nodes.key(first))
     }

@@ -3,6 +3,7 @@
 mod device;
 mod exit;
 mod field_reports;
+mod mem_pool;
 mod memory;
 mod observers;
 #[path = "../support/reference.rs"]
