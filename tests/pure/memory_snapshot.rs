@@ -13,7 +13,7 @@ use linn::profile::lifetimes::{FOREVER, Use};
 use serde_json::Value;
 
 #[path = "../support/story.rs"]
-mod story;
+pub mod story;
 use story::Story;
 
 const MIB: u64 = 1 << 20;

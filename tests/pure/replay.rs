@@ -10,10 +10,8 @@ use linn::profile::synthetic::{FAMILIES, generate};
 #[path = "../../examples/replay.rs"]
 #[allow(dead_code)]
 mod example;
-#[path = "../support/story.rs"]
-#[allow(dead_code)]
-mod story;
-use story::Story;
+
+use crate::memory_snapshot::story::Story;
 
 #[test]
 fn rows_are_read_and_written() {
