@@ -238,6 +238,7 @@ pub const FILES: &[(&str, &str)] = files![
     "matmul/registers"
     "matmul/subgroup"
     "matmul/texture"
+    "matmul/touch"
     "matmul/workgroup"
     "norm/layer_norm"
     "norm/layer_norm_backward"
