@@ -221,10 +221,10 @@ params! {
         parts: u32,
         /// Length of a part, at most 16,384.
         part_len: u32,
-        /// 0, which no driver can know.
-        never: u32,
         /// 0.
         pad: u32,
+        /// 0.
+        pad2: u32,
     }
 
     /// Softmax and its gradients over contiguous rows; lengths and offsets in items.
