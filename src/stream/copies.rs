@@ -4,6 +4,7 @@
 //! which commands are encoded, and that is the order in which they run: what it says of a texture is true at that point of
 //! the queue, whatever is still under way.
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::ids::SegmentId;
@@ -15,11 +16,16 @@ pub(super) type Slots = SmallVec<[usize; 4]>;
 
 /// Rows that are kept for later uses, beside the most that one command has needed: 32 MiB.
 const MOST_KEPT: u64 = 2048;
+/// Homes that are remembered.
+const MOST_HOMES: usize = 8192;
 
 /// Each slot stands for a texture of so many rows, or for none.
 #[derive(Default)]
 pub(super) struct Copies {
     slots: Vec<Slot>,
+    /// Where bytes were last: they go there again, so that what comes again in every step meets the same textures and bind
+    /// groups in every step.
+    homes: FxHashMap<Bytes, usize>,
     /// Counts commands; a slot of this age belongs to the current one.
     clock: u64,
     /// Rows of all slots, and of what the current command uses; the most that one has used.
@@ -65,8 +71,9 @@ impl Copies {
             self.take(slot);
             return Found { slot, rows: self.slots[slot].rows, held: true };
         }
-        // The smallest that fits and holds nothing, there the last used (its memory is in the processor's cache).
         let free = |slot: &Slot| slot.used < self.clock && (rows..=rows.saturating_mul(2)).contains(&slot.rows);
+        let home = self.homes.get(&bytes).copied().filter(|slot| free(&self.slots[*slot]));
+        // Else the smallest that fits and holds nothing, there the last used (its memory is in the processor's cache).
         let empty = self.positions(|slot| free(slot) && slot.holds.is_none()).min_by_key(|i| {
             let slot = self.slots[*i];
             (slot.rows, u64::MAX - slot.used)
@@ -74,8 +81,13 @@ impl Copies {
         let wanted = class(rows);
         let full = self.rows + u64::from(wanted) > MOST_KEPT.max(self.most);
         let oldest = || self.positions(free).min_by_key(|i| self.slots[*i].used);
-        let slot = empty.or_else(|| if full { oldest() } else { None }).unwrap_or_else(|| self.add(wanted, gone));
+        let found = home.or(empty).or_else(|| if full { oldest() } else { None });
+        let slot = found.unwrap_or_else(|| self.add(wanted, gone));
         self.slots[slot].holds = Some(bytes);
+        if self.homes.len() >= MOST_HOMES {
+            self.homes.clear();
+        }
+        self.homes.insert(bytes, slot);
         self.take(slot);
         Found { slot, rows: self.slots[slot].rows, held: false }
     }
@@ -89,6 +101,9 @@ impl Copies {
     /// No copy is used again: the segment is another one now, or (`None`) copies were promised and not made.
     pub(super) fn forget(&mut self, segment: Option<SegmentId>) {
         let gone = |held: &Bytes| segment.is_none_or(|segment| held.0 == segment);
+        if let Some(segment) = segment {
+            self.homes.retain(|bytes, _| bytes.0 != segment);
+        }
         self.slots.iter_mut().filter(|slot| slot.holds.as_ref().is_some_and(gone)).for_each(|slot| slot.holds = None);
     }
 
@@ -98,7 +113,7 @@ impl Copies {
     }
 
     fn find(&self, bytes: &Bytes) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.holds.as_ref() == Some(bytes))
+        self.homes.get(bytes).copied().filter(|slot| self.slots[*slot].holds.as_ref() == Some(bytes))
     }
 
     fn positions(&self, of: impl Fn(&Slot) -> bool) -> impl Iterator<Item = usize> {

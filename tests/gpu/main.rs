@@ -8,6 +8,7 @@ mod device;
 mod reference;
 
 mod compact;
+mod copies;
 mod examples;
 mod exit;
 mod field_reports;
