@@ -71,17 +71,18 @@ impl Copies {
             self.take(slot);
             return Found { slot, rows: self.slots[slot].rows, held: true };
         }
-        let free = |slot: &Slot| slot.used < self.clock && (rows..=rows.saturating_mul(2)).contains(&slot.rows);
-        let home = self.homes.get(&bytes).copied().filter(|slot| free(&self.slots[*slot]));
-        // Else the smallest that fits and holds nothing, there the last used (its memory is in the processor's cache).
-        let empty = self.positions(|slot| free(slot) && slot.holds.is_none()).min_by_key(|i| {
-            let slot = self.slots[*i];
-            (slot.rows, u64::MAX - slot.used)
-        });
         let wanted = class(rows);
         let full = self.rows + u64::from(wanted) > MOST_KEPT.max(self.most);
-        let oldest = || self.positions(free).min_by_key(|i| self.slots[*i].used);
-        let found = home.or(empty).or_else(|| if full { oldest() } else { None });
+        let free = |slot: &Slot| slot.used < self.clock && slot.rows >= rows;
+        let near = |slot: &Slot| free(slot) && slot.rows <= rows.saturating_mul(2);
+        // An empty one, there the smallest, or the one that was not used for longest.
+        let empty = |of: &dyn Fn(&Slot) -> bool| {
+            self.positions(|slot| of(slot) && slot.holds.is_none()).min_by_key(|i| (self.slots[*i].rows, self.slots[*i].used))
+        };
+        let oldest = |of: &dyn Fn(&Slot) -> bool| self.positions(of).min_by_key(|i| self.slots[*i].used);
+        let home = self.homes.get(&bytes).copied().filter(|slot| free(&self.slots[*slot]));
+        let instead = || oldest(&near).or_else(|| empty(&free)).or_else(|| oldest(&free));
+        let found = home.or_else(|| empty(&near)).or_else(|| if full { instead() } else { None });
         let slot = found.unwrap_or_else(|| self.add(wanted, gone));
         self.slots[slot].holds = Some(bytes);
         if self.homes.len() >= MOST_HOMES {
