@@ -12,7 +12,7 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`], [`Pool::compact`], [`Pool::pin`] |
+//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`], [`Pool::compact`], [`Pool::pin`], [`Pool::new_mem_pool`], [`Pool::drop_mem_pool`] |
 //! | answer | [`Answer`] |
 //! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`], [`Pool::handle_context`] |
 //! | ask out | [`Pool::poll_release`], [`Pool::poll_move`] |
@@ -90,6 +90,7 @@ mod ledger;
 mod planner;
 mod policy;
 mod pool;
+mod private;
 pub mod pytorch;
 mod report;
 mod segments;
@@ -104,6 +105,7 @@ pub use history::{Action, Event, HistoryOptions, Recording, StackId, Stacks};
 pub use ladder::{Answer, SegmentRequest};
 pub use policy::{Caching, Category, Config, Policy, Request, Tag};
 pub use pool::{Place, Pool};
+pub use private::MemPoolOptions;
 pub use report::{Bytes, Holder, OomCause, OomReport};
 pub use snapshot::{BlockSnapshot, BlockState, Frame, SegmentSnapshot, Snapshot};
 pub use stats::{Breakdown, PoolStats, Stat, Stats};

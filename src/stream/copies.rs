@@ -99,13 +99,11 @@ impl Copies {
         self.slots.iter_mut().filter(|slot| slot.holds.as_ref().is_some_and(touched)).for_each(|slot| slot.holds = None);
     }
 
-    /// No copy is used again: the segment is another one now, or (`None`) copies were promised and not made.
-    pub(super) fn forget(&mut self, segment: Option<SegmentId>) {
-        let gone = |held: &Bytes| segment.is_none_or(|segment| held.0 == segment);
-        if let Some(segment) = segment {
-            self.homes.retain(|bytes, _| bytes.0 != segment);
-        }
-        self.slots.iter_mut().filter(|slot| slot.holds.as_ref().is_some_and(gone)).for_each(|slot| slot.holds = None);
+    /// The segment is another one now.
+    pub(super) fn forget(&mut self, segment: SegmentId) {
+        self.homes.retain(|bytes, _| bytes.0 != segment);
+        let gone = |slot: &&mut Slot| slot.holds.is_some_and(|held| held.0 == segment);
+        self.slots.iter_mut().filter(gone).for_each(|slot| slot.holds = None);
     }
 
     /// Rows of all textures.
@@ -170,7 +168,6 @@ mod tests {
         /// A command reads these and then writes those.
         Command(Vec<Bytes>, Vec<Bytes>),
         Forget(u32),
-        Fail,
     }
 
     fn bytes() -> impl Strategy<Value = Bytes> {
@@ -183,7 +180,6 @@ mod tests {
         prop_oneof![
             60 => (vec(bytes(), 0..4), vec(bytes(), 0..2)).prop_map(|(reads, writes)| Step::Command(reads, writes)),
             1 => (0..SEGMENTS).prop_map(Step::Forget),
-            1 => Just(Step::Fail),
         ]
     }
 
@@ -242,12 +238,7 @@ mod tests {
                 Step::Forget(segment) => {
                     version += 1;
                     memory[*segment as usize].fill(version);
-                    copies.forget(Some(SegmentId(*segment)));
-                }
-                // The copies of the last commands were never made.
-                Step::Fail => {
-                    textures.iter_mut().flatten().for_each(|(_, held)| held.clear());
-                    copies.forget(None);
+                    copies.forget(SegmentId(*segment));
                 }
             }
         }
@@ -292,7 +283,7 @@ mod tests {
         assert!(ask(&mut copies, range(2, 2)));
         copies.written(range(3, 1));
         assert!(!ask(&mut copies, range(2, 2)));
-        copies.forget(Some(SegmentId(7)));
+        copies.forget(SegmentId(7));
         assert!(!ask(&mut copies, range(0, 2)));
         assert_eq!(copies.rows(), 8);
     }

@@ -107,29 +107,20 @@ impl Encoder {
         if self.segments.len() <= index {
             self.segments.resize(index + 1, None);
         }
-        self.stage.forget(Some(segment));
+        self.stage.forget(segment);
         self.segments[index] = Some(buffer);
     }
 
     pub(super) fn forget_segment(&mut self, segment: SegmentId) {
         self.bind_groups.forget_segment(segment);
-        self.stage.forget(Some(segment));
+        self.stage.forget(segment);
         if let Some(slot) = self.segments.get_mut(segment.0 as usize) {
             *slot = None;
         }
     }
 
-    /// One command buffer for the batch. `Err` holds the driver's words where there is no memory for parameters or textures.
+    /// One command buffer for the batch. `Err` holds the driver's words where it refuses anything that this takes.
     pub(super) fn encode(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Encoded, String> {
-        let encoded = self.encode_all(gpu, registry, batch);
-        if encoded.is_err() {
-            // Copies that were encoded will not be made.
-            self.stage.forget(None);
-        }
-        encoded
-    }
-
-    fn encode_all(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Encoded, String> {
         let device = &gpu.device;
         let uniform = self.write_uniforms(gpu, registry, batch)?;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("linn") });
@@ -141,23 +132,23 @@ impl Encoder {
         while let Some(first) = rest.first() {
             if let Resolved::Dispatch { pipeline, ranges, .. } = first {
                 // Inputs that are read as textures are copied before the pass, which goes on while none has to be copied.
-                let textures = self.pipelines.get(device, registry, *pipeline).textures;
-                let filled = self.stage.fill(device, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
+                let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
+                let filled = self.stage.fill(gpu, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
                 let mut slots = Some(filled);
                 let mut pass =
                     encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
                 let mut current = None;
                 while let Some(command @ Resolved::Dispatch { pipeline, ranges, params, grid }) = rest.first() {
-                    let textures = self.pipelines.get(device, registry, *pipeline).textures;
+                    let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
                     let Some(slots) = slots.take().or_else(|| self.stage.held(ranges, textures)) else { break };
                     let group = {
                         let (stage, segments, status) = (&self.stage, &self.segments, &self.status);
                         let ranges = stage.ranges(ranges, textures, &slots);
                         let layout = self.pipelines.layout(device, ranges.len(), textures);
                         let views = stage.views(textures, &slots);
-                        self.bind_groups.get(&ranges, || bind(device, layout, &ranges, &views, segments, status))
+                        self.bind_groups.get(&ranges, || bind(gpu, layout, &ranges, &views, segments, status))?
                     };
-                    let compiled = self.pipelines.get(device, registry, *pipeline);
+                    let compiled = self.pipelines.get(gpu, registry, *pipeline)?;
                     if current != Some(*pipeline) {
                         pass.set_pipeline(&compiled.pipeline);
                         current = Some(*pipeline);
@@ -182,7 +173,7 @@ impl Encoder {
             self.encoded(first, 0);
             rest = &rest[1..];
         }
-        Ok(Encoded { commands: encoder.finish(), uniform })
+        Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform })
     }
 
     /// The one place that learns what commands write: copies of these bytes are out of date for the commands that follow.
@@ -237,7 +228,7 @@ impl Encoder {
         let mut slots: Vec<&ParamBytes> = Vec::new();
         for command in batch {
             if let Resolved::Dispatch { pipeline, params, .. } = command {
-                let path = self.pipelines.get(&gpu.device, registry, *pipeline).path;
+                let path = self.pipelines.get(gpu, registry, *pipeline)?.path;
                 if path == ParamPath::Uniform && !params.as_slice().is_empty() {
                     slots.push(params);
                 }
@@ -262,20 +253,15 @@ impl Encoder {
     }
 
     fn new_uniform(&self, gpu: &Gpu, size: u64) -> Result<Uniform, String> {
-        let staging = driver::create(&gpu.device, size, BufferKind::Upload)?;
-        let buffer = driver::create(&gpu.device, size, BufferKind::Uniform)?;
-        let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some("linn.params"),
-            layout: self.pipelines.uniform_layout(),
-            entries: &[wgpu::BindGroupEntry {
-                binding: 0,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                    buffer: &buffer,
-                    offset: 0,
-                    size: std::num::NonZeroU64::new(UNIFORM_SIZE),
-                }),
-            }],
+        let staging = driver::create(gpu, size, BufferKind::Upload)?;
+        let buffer = driver::create(gpu, size, BufferKind::Uniform)?;
+        let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer: &buffer,
+            offset: 0,
+            size: std::num::NonZeroU64::new(UNIFORM_SIZE),
         });
+        let group =
+            create_group(gpu, "linn.params", self.pipelines.uniform_layout(), &[wgpu::BindGroupEntry { binding: 0, resource }])?;
         Ok(Uniform { staging: Arc::new(staging), buffer, group, size })
     }
 
@@ -284,23 +270,38 @@ impl Encoder {
         self.uniforms.push(uniform);
     }
 
+    /// Nothing of what was encoded runs: forgets the copies that it promised, and frees what can be made again.
+    pub(super) fn start_over(&mut self) {
+        self.bind_groups.clear();
+        self.stage = Stage::default();
+    }
+
     /// Drops what refers to buffers, before the device goes.
     pub(super) fn clear(&mut self) {
-        self.bind_groups.clear();
+        self.start_over();
         self.uniforms.clear();
-        self.stage = Stage::default();
         self.segments.clear();
     }
 }
 
+fn create_group(
+    gpu: &Gpu,
+    label: &str,
+    layout: &wgpu::BindGroupLayout,
+    entries: &[wgpu::BindGroupEntry<'_>],
+) -> Result<wgpu::BindGroup, String> {
+    let descriptor = wgpu::BindGroupDescriptor { label: Some(label), layout, entries };
+    gpu.attempt(label, || gpu.device.create_bind_group(&descriptor))
+}
+
 fn bind(
-    device: &wgpu::Device,
+    gpu: &Gpu,
     layout: &wgpu::BindGroupLayout,
     ranges: &[Range],
     textures: &[Option<&wgpu::TextureView>],
     segments: &[Option<wgpu::Buffer>],
     status: &wgpu::Buffer,
-) -> wgpu::BindGroup {
+) -> Result<wgpu::BindGroup, String> {
     debug_assert!(disjoint(ranges), "overlapping ranges in one dispatch: {ranges:?}");
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges
         .iter()
@@ -321,7 +322,7 @@ fn bind(
             wgpu::BindGroupEntry { binding: binding as u32, resource }
         })
         .collect();
-    device.create_bind_group(&wgpu::BindGroupDescriptor { label: Some("linn.operands"), layout, entries: &entries })
+    create_group(gpu, "linn.operands", layout, &entries)
 }
 
 /// True when no two ranges overlap: browsers refuse it, native drivers give wrong results without a word.

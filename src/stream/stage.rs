@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use crate::device::driver;
+use crate::device::{Gpu, driver};
 use crate::ids::SegmentId;
 use crate::kernel::pipeline::{BindGroups, Range};
 use crate::kernel::sharing::{TEXELS_PER_ROW, Textures};
@@ -30,7 +30,7 @@ impl Stage {
     /// Copies what a dispatch reads from textures and is not there. `Err` holds the driver's words.
     pub(super) fn fill(
         &mut self,
-        device: &wgpu::Device,
+        gpu: &Gpu,
         encoder: &mut wgpu::CommandEncoder,
         segments: &[Option<wgpu::Buffer>],
         ranges: &[Range],
@@ -52,7 +52,7 @@ impl Stage {
             let (texture, _) = match &mut self.textures[slot] {
                 Some(texture) => texture,
                 none => {
-                    let texture = driver::create_texture(device, TEXELS_PER_ROW, rows)?;
+                    let texture = driver::create_texture(gpu, TEXELS_PER_ROW, rows)?;
                     let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
                     none.insert((texture, view))
                 }
@@ -70,8 +70,8 @@ impl Stage {
         self.copies.written(bytes);
     }
 
-    /// No copy is used again: the segment is another one now, or (`None`) what was encoded will not run.
-    pub(super) fn forget(&mut self, segment: Option<SegmentId>) {
+    /// The segment is another one now.
+    pub(super) fn forget(&mut self, segment: SegmentId) {
         self.copies.forget(segment);
     }
 
