@@ -211,7 +211,7 @@ impl Core {
 
     /// What is reserved and what may be.
     pub(crate) fn memory_use(&self) -> MemoryUse {
-        MemoryUse { reserved: self.pool.reserved().0, limit: self.pool.config().limit }
+        MemoryUse { reserved: self.pool.reserved().0, limit: self.pool.limit() }
     }
 
     /// Who wants to be told that the memory use was `before` and is another one now.
