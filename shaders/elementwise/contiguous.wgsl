@@ -12,12 +12,18 @@ fn main(
     let offsets = p.offsets;
     let s = bitcast<elem>(p.s);
     let t = bitcast<elem>(p.t);
+    let last = p.offsets.w + (len - 1u) / 4u;
+    var seen = 0u;
     for (var round = 0u; round < p.rounds; round++) {
         let i = first + round * WG;
         if i * 4u >= len {
             break;
         }
         let at = offsets + i;
+        // Eight invocations share two cache lines: one for each of the next four rounds.
+        if round % 4u == 0u {
+            seen |= touch(min(at.w - lane % 8u + lane % 8u / 2u * WG + lane % 2u * 4u, last));
+        }
         let value = apply(at, s, t);
         let left = len - i * 4u;
         if left >= 4u {
@@ -31,5 +37,9 @@ fn main(
                 out[at.w].z = value.z;
             }
         }
+    }
+    // Never true, which the driver cannot know.
+    if seen == 0xffffffffu && len == 0u {
+        out[last] = res_item();
     }
 }

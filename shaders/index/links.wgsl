@@ -13,13 +13,18 @@ fn main(
     if k >= p.end {
         return;
     }
-    let id = load_ids(p.ids_offset + k);
-    var next = p.end;
-    var head = HEAD;
-    for (var other = p.start; other < p.end; other++) {
-        let equal = load_ids(p.ids_offset + other) == id;
-        head = select(head, 0u, equal && other < k);
-        next = select(next, min(next, other), equal && other > k);
+    let start = p.start;
+    let end = p.end;
+    let ids = p.ids_offset;
+    let id = load_ids(ids + k);
+    var next = k + 1u;
+    while next < end && load_ids(ids + next) != id {
+        next++;
     }
-    out[k - p.start] = next + head;
+    // One past the last earlier position with the id, or the start.
+    var before = k;
+    while before > start && load_ids(ids + before - 1u) != id {
+        before--;
+    }
+    out[k - start] = next + select(0u, HEAD, before == start);
 }

@@ -32,6 +32,7 @@ fn main(
     var c5: array<vec4<elem>, 8>;
     var c6: array<vec4<elem>, 8>;
     var c7: array<vec4<elem>, 8>;
+    let touch = touched(at, lane);
     var a_at = at.a;
     var b_at = at.b;
     for (var k = 0u; k < at.steps; k++) {
@@ -48,7 +49,7 @@ fn main(
         b_at += p.b.y;
     }
     let to = columns(at, col);
-    let rows = min(TM, p.size.x - at.row);
+    let rows = select(min(TM, p.size.x - at.row), 0u, touch);
     for (var r = 0u; r < rows; r++) {
         let i = r % 8u;
         let g = r / 8u;

@@ -38,6 +38,7 @@ fn main(
     let last_col = p.size.y - 1u;
     let col_along = (at.b + min(at.col + four + lane, vec4<u32>(last_col)) * p.b.z) / 4u;
     let col_across = (at.b + min(at.col + 4u * lane, last_col & ~3u)) / 4u;
+    let touch = touched(at, lane);
     let a_step = p.a.z / 4u;
     let b_step = p.b.y / 4u;
     var c0: array<vec4<elem>, 8>;
@@ -82,7 +83,8 @@ fn main(
         }
     }
     let to = columns(at, at.col + select(4u * lane + vec4<u32>(0u, 1u, 2u, 3u), four + lane, B_ALONG_K == 1u));
-    for (var r = 0u; r < TM; r++) {
+    let rows = select(TM, 0u, touch);
+    for (var r = 0u; r < rows; r++) {
         let i = r % 8u;
         let g = r / 8u;
         let low = select(select(pick(&c0, i), pick(&c1, i), g == 1u), select(pick(&c2, i), pick(&c3, i), g == 3u), g >= 2u);

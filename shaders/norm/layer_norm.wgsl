@@ -15,9 +15,13 @@ fn main(
     let weight_start = p.weight_offset;
     let bias_start = p.bias_offset;
     let has_bias = p.has_bias == 1u;
+    var seen = 0u;
     var sum = item();
     for (var i = 0u; i < p.n; i++) {
         sum += load_a(start + i);
+        if i % 4u == 0u {
+            seen |= touch(out_start + i);
+        }
     }
     let m = sum_lanes(sum) * p.inverse_len;
     var squares = item();
@@ -26,7 +30,9 @@ fn main(
         squares += d * d;
     }
     let r = 1.0 / sqrt(sum_lanes(squares) * p.inverse_len + p.eps);
-    for (var i = 0u; i < p.n; i++) {
+    // All of them; the driver cannot know.
+    let n = select(p.n, 0u, seen == 0xffffffffu && p.rows == 0u);
+    for (var i = 0u; i < n; i++) {
         var value = (load_a(start + i) - m) * r * load_weight(weight_start + i);
         if has_bias {
             value += load_bias(bias_start + i);

@@ -160,7 +160,7 @@ pub(super) const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
     ..NORM
 });
 
-const SUBGROUP_PIECES: &[&str] = &["shared/index", "matmul/place", "matmul/pick", "matmul/broadcast"];
+const SUBGROUP_PIECES: &[&str] = &["shared/index", "matmul/place", "matmul/pick", "matmul/broadcast", "matmul/touch"];
 macro_rules! matmul_texture {
     ($suffix:literal, $a_along_k:literal, $b_along_k:literal) => {
         Form {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::catalog::{Binding, Form, FormulaKind, KernelId, Role, Row};
+use crate::kernel::catalog::{Binding, Class, Form, FormulaKind, KernelId, Role, Row};
 use crate::kernel::params::{IMMEDIATES_SIZE, ParamsInfo};
 use crate::kernel::sharing::{Sharing, TEXELS_PER_ROW};
 
@@ -60,6 +60,7 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
         parameters(&mut out, params, path);
     }
     bindings(&mut out, form, sharing);
+    touch(&mut out, form, sharing);
     match (form.formula, row.formula) {
         (FormulaKind::ElementWise, Some(formula)) => element_wise(&mut out, form, formula),
         (FormulaKind::Combine, Some(formula)) => combine(&mut out, form, formula),
@@ -144,6 +145,19 @@ fn bindings(out: &mut String, form: &Form, sharing: &Sharing) {
             continue;
         }
         line(out, format_args!("fn load_{}(i: u32) -> {} {{ return {source}[i]; }}", binding.name, binding.ty));
+    }
+}
+
+/// `touch(i)` loads what the kernel is about to write there, on the CPU driver for which inputs are copied to textures, and
+/// else nothing. The processor completes stores in order: one that misses the cache holds up all behind it, those of spilled
+/// registers too, and loads do not wait for each other. What it returns has to be used, or the driver drops the load.
+fn touch(out: &mut String, form: &Form, sharing: &Sharing) {
+    let wanted = form.class == Class::Subgroup || (0..form.bindings.len()).any(|i| sharing.is_texture(i));
+    let Some(binding) = form.bindings.iter().find(|binding| binding.name == "out" && binding.role == Role::Out) else { return };
+    let first = if form.lanes == 4 && binding.ty.ends_with("item") { ".x" } else { "" };
+    match wanted {
+        true => line(out, format_args!("fn touch(i: u32) -> u32 {{ return bitcast<u32>(out[i]{first}); }}")),
+        false => line(out, format_args!("fn touch(i: u32) -> u32 {{ return 0u; }}")),
     }
 }
 
@@ -238,6 +252,7 @@ pub const FILES: &[(&str, &str)] = files![
     "matmul/registers"
     "matmul/subgroup"
     "matmul/texture"
+    "matmul/touch"
     "matmul/workgroup"
     "norm/layer_norm"
     "norm/layer_norm_backward"

@@ -10,6 +10,7 @@ use crate::device::driver::{self, BufferKind};
 use crate::ids::SegmentId;
 use crate::kernel::ParamPath;
 use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SIZE};
+use crate::kernel::sharing::Textures;
 use crate::memory::Place;
 use crate::stream::stage::Stage;
 
@@ -106,11 +107,13 @@ impl Encoder {
         if self.segments.len() <= index {
             self.segments.resize(index + 1, None);
         }
+        self.stage.forget(segment);
         self.segments[index] = Some(buffer);
     }
 
     pub(super) fn forget_segment(&mut self, segment: SegmentId) {
         self.bind_groups.forget_segment(segment);
+        self.stage.forget(segment);
         if let Some(slot) = self.segments.get_mut(segment.0 as usize) {
             *slot = None;
         }
@@ -128,59 +131,63 @@ impl Encoder {
         let mut rest = batch;
         while let Some(first) = rest.first() {
             if let Resolved::Dispatch { pipeline, ranges, .. } = first {
-                // Inputs that are read as textures are copied first, between two passes.
+                // Inputs that are read as textures are copied before the pass, which goes on while none has to be copied.
                 let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
-                self.stage.fill(gpu, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
-                let count = 1 + self.one_pass(gpu, registry, &rest[1..])?;
+                let filled = self.stage.fill(gpu, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
+                let mut slots = Some(filled);
                 let mut pass =
                     encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
                 let mut current = None;
-                for command in &rest[..count] {
-                    if let Resolved::Dispatch { pipeline, ranges, params, grid } = command {
-                        let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
-                        let group = {
-                            let (stage, segments, status) = (&self.stage, &self.segments, &self.status);
-                            let ranges = stage.ranges(ranges, textures);
-                            let layout = self.pipelines.layout(device, ranges.len(), textures);
-                            let views = stage.views(textures);
-                            self.bind_groups.get(&ranges, || bind(gpu, layout, &ranges, &views, segments, status))?
-                        };
-                        let compiled = self.pipelines.get(gpu, registry, *pipeline)?;
-                        if current != Some(*pipeline) {
-                            pass.set_pipeline(&compiled.pipeline);
-                            current = Some(*pipeline);
-                        }
-                        pass.set_bind_group(0, group, &[]);
-                        match (compiled.path, params.as_slice()) {
-                            (_, []) => {}
-                            (ParamPath::Immediates, bytes) => pass.set_immediates(0, bytes),
-                            (ParamPath::Uniform, _) => {
-                                pass.set_bind_group(1, uniform.as_ref().map(|uniform| &uniform.group), &[params_offset]);
-                                params_offset += UNIFORM_SIZE as u32;
-                            }
-                        }
-                        pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
-                        self.dispatches += 1;
+                while let Some(command @ Resolved::Dispatch { pipeline, ranges, params, grid }) = rest.first() {
+                    let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
+                    let Some(slots) = slots.take().or_else(|| self.stage.held(ranges, textures)) else { break };
+                    let group = {
+                        let (stage, segments, status) = (&self.stage, &self.segments, &self.status);
+                        let ranges = stage.ranges(ranges, textures, &slots);
+                        let layout = self.pipelines.layout(device, ranges.len(), textures);
+                        let views = stage.views(textures, &slots);
+                        self.bind_groups.get(&ranges, || bind(gpu, layout, &ranges, &views, segments, status))?
+                    };
+                    let compiled = self.pipelines.get(gpu, registry, *pipeline)?;
+                    if current != Some(*pipeline) {
+                        pass.set_pipeline(&compiled.pipeline);
+                        current = Some(*pipeline);
                     }
+                    pass.set_bind_group(0, group, &[]);
+                    match (compiled.path, params.as_slice()) {
+                        (_, []) => {}
+                        (ParamPath::Immediates, bytes) => pass.set_immediates(0, bytes),
+                        (ParamPath::Uniform, _) => {
+                            pass.set_bind_group(1, uniform.as_ref().map(|uniform| &uniform.group), &[params_offset]);
+                            params_offset += UNIFORM_SIZE as u32;
+                        }
+                    }
+                    pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
+                    self.dispatches += 1;
+                    self.encoded(command, textures);
+                    rest = &rest[1..];
                 }
-                rest = &rest[count..];
                 continue;
             }
             self.copy(&mut encoder, first);
+            self.encoded(first, 0);
             rest = &rest[1..];
         }
         Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform })
     }
 
-    /// How many of the commands, from the first, join the pass of the dispatch before them.
-    fn one_pass(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<usize, String> {
-        for (count, command) in commands.iter().enumerate() {
-            match command {
-                Resolved::Dispatch { pipeline, .. } if self.pipelines.get(gpu, registry, *pipeline)?.textures == 0 => {}
-                _ => return Ok(count),
+    /// The one place that learns what commands write: copies of these bytes are out of date for the commands that follow.
+    /// All that a dispatch binds as storage counts as written, whether the kernel writes to it or not.
+    fn encoded(&mut self, command: &Resolved, textures: Textures) {
+        match command {
+            Resolved::Dispatch { ranges, .. } => {
+                let storage = ranges.iter().enumerate().filter(|(i, _)| textures >> i & 1 == 0);
+                storage.filter_map(|(_, range)| *range).for_each(|range| self.stage.written(range));
             }
+            Resolved::Upload { segment, offset, size, .. } => self.stage.written((*segment, *offset, *size)),
+            Resolved::Move { to, .. } => self.stage.written((to.segment, to.offset, to.size)),
+            Resolved::Download { .. } | Resolved::Status { .. } | Resolved::ClearStatus => {}
         }
-        Ok(commands.len())
     }
 
     fn copy(&self, encoder: &mut wgpu::CommandEncoder, command: &Resolved) {
@@ -263,11 +270,16 @@ impl Encoder {
         self.uniforms.push(uniform);
     }
 
+    /// Nothing of what was encoded runs: forgets the copies that it promised, and frees what can be made again.
+    pub(super) fn start_over(&mut self) {
+        self.bind_groups.clear();
+        self.stage = Stage::default();
+    }
+
     /// Drops what refers to buffers, before the device goes.
     pub(super) fn clear(&mut self) {
-        self.bind_groups.clear();
+        self.start_over();
         self.uniforms.clear();
-        self.stage = Stage::default();
         self.segments.clear();
     }
 }

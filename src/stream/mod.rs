@@ -7,6 +7,7 @@
 //!
 //! There is one queue, so streams take turns on the device. They order work and let the host run ahead.
 
+mod copies;
 mod encode;
 mod event;
 mod open;

@@ -231,12 +231,15 @@ impl Queue {
         if sent.is_err() {
             // Nothing has been submitted, so it can be tried again, with whatever memory comes free by then.
             self.drain(shared);
-            self.encoder.bind_groups.clear();
+            self.encoder.start_over();
             sent = self.send(gpu, registry, &taken.commands);
         }
         let Sent { index, uniform, submitted_at } = match sent {
             Ok(sent) => sent,
-            Err(fact) => return self.failed(shared, id, taken, &fact),
+            Err(fact) => {
+                self.encoder.start_over();
+                return self.failed(shared, id, taken, &fact);
+            }
         };
         let mailbox = self.mailbox.clone();
         let wake = waker(shared);

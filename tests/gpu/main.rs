@@ -11,6 +11,7 @@ mod sweep;
 
 mod compact;
 mod compact_busy;
+mod copies;
 mod driver_memory;
 mod examples;
 mod exit;
