@@ -21,5 +21,8 @@ mod ops_matmul;
 mod ops_reduce;
 mod ops_softmax;
 mod streams;
+mod tensor_api;
+mod train_faults;
 mod train_gpt;
+mod train_program;
 mod train_state;
