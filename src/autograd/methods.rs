@@ -421,11 +421,12 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
             "make all shapes equal, or join along an existing dimension with cat",
         ));
     }
-    let parts = tensors.iter().map(|tensor| tensor.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
-    match parts.is_empty() {
-        true => Err(Error::argument("stack", "there are no tensors", "pass at least one tensor")),
-        false => cat(&parts.iter().collect::<Vec<_>>(), resolve_dim("stack", dim, shape.len() + 1)? as isize),
+    if tensors.is_empty() {
+        return Err(Error::argument("stack", "there are no tensors", "pass at least one tensor"));
     }
+    let dim = resolve_dim("stack", dim, shape.len() + 1)? as isize;
+    let parts = tensors.iter().map(|tensor| tensor.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
+    cat(&parts.iter().collect::<Vec<_>>(), dim)
 }
 
 /// Dimensions counted from the front; all of them where none is named.
