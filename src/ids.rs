@@ -23,6 +23,15 @@ pub struct SegmentId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
+/// A pool of segments: everybody's, or one that somebody made for requests of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct MemPoolId(pub u32);
+
+impl MemPoolId {
+    /// Everybody's.
+    pub const DEFAULT: MemPoolId = MemPoolId(0);
+}
+
 /// Device-wide position of a command: commands of all streams in the order they were enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ordinal(pub u64);

@@ -67,7 +67,7 @@ pub use dtype::{DType, Element};
 pub use error::{Error, Result};
 
 #[cfg(feature = "gpu")]
-pub use device::{Device, DeviceOptions};
+pub use device::{Device, DeviceOptions, MemPool};
 #[cfg(feature = "gpu")]
 pub use stream::{Event, Stream};
 #[cfg(feature = "gpu")]
@@ -85,6 +85,7 @@ const _: () = {
     sendable::<Device>();
     sendable::<Stream>();
     sendable::<Event>();
+    sendable::<MemPool>();
     sendable::<Tensor>();
     sendable::<Error>();
     sendable::<stream::ReadFuture>();

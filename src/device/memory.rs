@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::device::Device;
 use crate::device::driver::BufferKind;
+use crate::device::mem_pool;
 use crate::device::places::PlaceId;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, StreamId};
@@ -82,7 +83,7 @@ impl Device {
     /// Memory for commands of `stream`; `tag` says what for and who asks.
     pub(crate) fn allocate(&self, stream: StreamId, size: u64, tag: Tag) -> Result<Memory> {
         let shared = self.shared();
-        let mut request = Request::new(stream, size, tag);
+        let mut request = Request::new(stream, size, tag).in_pool(mem_pool::entered(self));
         let stack = shared.capture_stack(Stacks::Alloc);
         loop {
             let mut guard = shared.lock();

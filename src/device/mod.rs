@@ -11,6 +11,7 @@ pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod history;
+mod mem_pool;
 mod memory;
 pub(crate) mod places;
 pub(crate) mod staging;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
 pub use core::Counters;
+pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
 pub use statistics::DeviceStats;
 

@@ -47,22 +47,22 @@ impl Device {
 
     /// Bytes of live tensors (rounded to blocks).
     pub fn memory_allocated(&self) -> u64 {
-        self.shared().lock().pool.stats().allocated_bytes.current
+        self.shared().lock().pool.allocated().0
     }
 
     /// Most bytes of live tensors since the last reset.
     pub fn max_memory_allocated(&self) -> u64 {
-        self.shared().lock().pool.stats().allocated_bytes.peak
+        self.shared().lock().pool.allocated().1
     }
 
     /// Bytes bought from the driver and not given back: live, cached and retiring.
     pub fn memory_reserved(&self) -> u64 {
-        self.shared().lock().pool.stats().reserved_bytes.current
+        self.shared().lock().pool.reserved().0
     }
 
     /// Most bytes reserved since the last reset.
     pub fn max_memory_reserved(&self) -> u64 {
-        self.shared().lock().pool.stats().reserved_bytes.peak
+        self.shared().lock().pool.reserved().1
     }
 
     /// Every counter of the memory pool by PyTorch's names, sorted.

@@ -2,7 +2,7 @@
 
 use super::policy::{Category, Tag};
 use super::pytorch::Owner;
-use crate::ids::{FenceSet, StreamId};
+use crate::ids::{FenceSet, MemPoolId, StreamId};
 
 /// "No neighbour".
 pub(super) const NONE: u32 = u32::MAX;
@@ -72,6 +72,8 @@ pub(super) struct Segment {
     pub size: u64,
     /// Counts purchases: older segments come first among equal fits.
     pub birth: u32,
+    /// Whose requests it serves.
+    pub pool: MemPoolId,
     /// Whom it serves alone, under policy `pytorch`.
     pub owner: Option<Owner>,
     /// The large pool's searches when its last block was given back; for garbage collection.

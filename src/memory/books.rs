@@ -7,7 +7,7 @@ use super::ladder::Answer;
 use super::policy::{Caching, Request};
 use super::pool::{Place, Pool};
 use super::pytorch::{self, Waiting};
-use crate::ids::{BlockId, Fence, FenceSet, Horizons, SegmentId};
+use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, SegmentId};
 
 impl Pool {
     /// Lends the front of a free block; what is left stays free.
@@ -18,6 +18,7 @@ impl Pool {
             Some(owner) => pytorch::splits(owner, size, rest, &self.config),
             None => rest > 0 && self.config.caching == Caching::Pooled,
         };
+        let splits = splits && !self.is_unsplit(self.segments[segment].pool);
         let at = if splits {
             self.split(key, size)
         } else {
@@ -108,7 +109,8 @@ impl Pool {
         rest.offset += size;
         rest.size -= size;
         self.link(segment, prev, front);
-        self.free.rekey(key, self.key(key.block), home);
+        let rest = self.key(key.block);
+        self.list_of_mut(self.segments[segment].pool).rekey(key, rest, home);
         self.book_split(segment, key.size, size);
         front
     }
@@ -134,7 +136,8 @@ impl Pool {
             self.absorb(keep, prev);
         }
         self.forget_submitted(keep, horizons);
-        self.free.rekey(old, self.key(keep), self.home(keep));
+        let (new, home) = (self.key(keep), self.home(keep));
+        self.list_of_mut(self.pool_of(keep)).rekey(old, new, home);
         self.book_merged(keep, count, bytes);
     }
 
@@ -197,12 +200,19 @@ impl Pool {
     }
 
     #[inline]
+    pub(super) fn pool_of(&self, at: u32) -> MemPoolId {
+        self.segments[self.blocks[at].segment].pool
+    }
+
+    #[inline]
     pub(super) fn list(&mut self, at: u32) {
-        self.free.insert(self.key(at), self.home(at));
+        let (key, home) = (self.key(at), self.home(at));
+        self.list_of_mut(self.pool_of(at)).insert(key, home);
     }
 
     #[inline]
     pub(super) fn unlist(&mut self, at: u32) {
-        self.free.remove(self.key(at));
+        let key = self.key(at);
+        self.list_of_mut(self.pool_of(at)).remove(key);
     }
 }

@@ -79,10 +79,10 @@ fn free_blocks_are_listed(pool: &Pool) -> bool {
     let mut free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free);
     let listed = free.all(|(at, block)| {
         let segment = &pool.segments[block.segment];
-        segment.state == SegmentState::Open && pool.free.contains(pool.key(at), pool.home(at))
+        segment.state == SegmentState::Open && pool.list_of(segment.pool).contains(pool.key(at), pool.home(at))
     });
     let free = pool.live_blocks().filter(|(_, block)| block.state == BlockState::Free).count();
-    listed && free == pool.free.len()
+    listed && free == pool.free.len() + pool.private.iter().flatten().map(|private| private.free.len()).sum::<usize>()
 }
 
 fn leaving_segments_are_withdrawn(pool: &Pool) -> bool {

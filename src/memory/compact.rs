@@ -13,8 +13,8 @@ use super::ladder::Answer;
 use super::layout::{LITTLE, Layout, MUCH};
 use super::policy::{Caching, Request, Rung};
 use super::pool::{Place, Pool};
-use super::size_class::SEGMENT_STEP;
-use crate::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
+use super::size_class::MIN_SEGMENT;
+use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, StreamId};
 
 /// When live blocks are moved without being asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -89,7 +89,7 @@ impl Pool {
     pub fn compact(&mut self, stream: StreamId, budget: u64, horizons: &impl Horizons) -> Compacted {
         let (moves, moved_bytes) = (self.stats.moves, self.stats.moved_bytes);
         let mut released_bytes = 0;
-        let mut layout = Layout::of(self, 0, MUCH);
+        let Some(mut layout) = Layout::of(self, MemPoolId::DEFAULT, 0, MUCH) else { return Compacted::default() };
         while let Some(emptied) = layout.empty(1, budget) {
             self.carry_out(&mut layout, stream, horizons);
             for segment in emptied {
@@ -111,19 +111,19 @@ impl Pool {
 
     /// Bytes up to which segments are bought without a thought of moving blocks instead.
     pub(super) fn ceiling(&self, size: u64) -> u64 {
-        let Compaction::Share(_) = self.config.compaction else { return self.config.limit };
+        let Compaction::Share(_) = self.config.compaction else { return self.limit };
         let stats = &self.stats;
-        let live = stats.allocated_bytes.peak.max(stats.allocated_bytes.current + size);
-        (live + live / SLACK_SHARE + SEGMENT_STEP).max(stats.reserved_bytes.peak).min(self.config.limit)
+        let live = stats.most_allocated().max(stats.allocated_bytes.current + size);
+        (live + live / SLACK_SHARE + MIN_SEGMENT).max(stats.most_reserved()).min(self.limit)
     }
 
     /// Bytes that may be moved for a request that fits nowhere below `limit`.
     fn allowance(&self, limit: u64) -> u64 {
         match self.config.compaction {
             Compaction::Off => 0,
-            Compaction::Share(share) if limit < self.config.limit => {
-                let allowed = (self.stats().allocated_bytes.allocated as f64 * share) as u64;
-                allowed.saturating_sub(self.stats.moved_bytes)
+            Compaction::Share(share) if limit < self.limit => {
+                let allowed = (self.stats.ever_allocated() as f64 * share) as u64;
+                allowed.saturating_sub(self.stats.ever_moved())
             }
             _ => u64::MAX,
         }
@@ -141,46 +141,51 @@ impl Pool {
         if most == 0 || self.config.caching == Caching::Unpooled {
             return None;
         }
+        // A plan moves no more than what is live, whatever it costs otherwise.
+        let most = most.min(self.stats.allocated_bytes.current);
         let left = match request.rung {
             Rung::Refused => 0,
             _ => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
         };
+        if self.breakdown.cached.saturating_add(left) < size {
+            return None;
+        }
         // Once a segment was bought to move blocks into, they are moved.
         let room = if request.hosting { 0 } else { left.min(self.config.max_segment) };
         let needed = size.saturating_sub(left).max(1);
-        let (rounds, fuel) = if limit < self.config.limit { (1, LITTLE) } else { (MOST_ROUNDS, MUCH) };
-        let mut window = Layout::of(self, room, fuel);
+        let (rounds, fuel) = if limit < self.limit { (1, LITTLE) } else { (MOST_ROUNDS, MUCH) };
+        let mut layout = Layout::of(self, request.pool, room, fuel)?;
         // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
-        let found = window.make_window(size, most).is_some() && (window.bytes > 0 || limit == self.config.limit);
-        let most = if found { window.bytes } else { most };
-        if request.rounds < rounds && request.rung != Rung::Refused {
-            let mut emptying = Layout::of(self, room, fuel);
-            let mut enough = emptying.empty(needed, most).is_some();
-            if !enough && !found {
-                enough = emptying.gain(needed, most).1 > 0;
+        let found = layout.make_window(size, most).is_some() && (layout.bytes > 0 || limit == self.limit);
+        let most = if found { layout.bytes } else { most };
+        let window = layout.undo(0);
+        // (A private pool's segments are not given back.)
+        let empties = request.rounds < rounds && request.rung != Rung::Refused && request.pool == MemPoolId::DEFAULT;
+        let emptied = empties && {
+            layout.fuel = fuel;
+            layout.empty(needed, most).is_some() || !found && layout.gain(needed, most).1 > 0
+        };
+        if !emptied {
+            if !found {
+                return None;
             }
-            if enough {
-                if emptying.to_buy() > 0 {
-                    request.hosting = true;
-                    return Some(self.buy(emptying.to_buy(), request));
-                }
-                self.carry_out(&mut emptying, request.stream, horizons);
-                request.rounds += 1;
-                request.hosting = false;
-                request.rung = Rung::Exact;
-                self.mark_idle();
-                return Some(self.wait_for_completion());
-            }
+            layout.undo(0);
+            layout.redo(&window);
         }
-        if !found {
-            return None;
-        }
-        if window.to_buy() > 0 {
+        if layout.to_buy() > 0 {
             request.hosting = true;
-            return Some(self.buy(window.to_buy(), request));
+            return Some(self.buy(layout.to_buy(), request));
         }
         request.hosting = false;
-        self.carry_out(&mut window, request.stream, horizons);
+        self.carry_out(&mut layout, request.stream, horizons);
+        if emptied {
+            request.rounds += 1;
+            if limit == self.limit {
+                request.rung = Rung::Exact;
+            }
+            self.mark_idle();
+            return Some(self.wait_for_completion());
+        }
         let key = self.search(size, Effort::AnyBacklog, request, horizons)?;
         Some(self.lend(key, size, request, horizons))
     }

@@ -118,9 +118,19 @@ impl Waiting {
     }
 }
 
+/// Values from before the last resets. What the pool decides must not depend on when somebody resets counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Before {
+    allocated_peak: u64,
+    reserved_peak: u64,
+    allocated: u64,
+    moved: u64,
+}
+
 /// All counters of a pool. The fields are those of [`PoolStats`] and [`Stats`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
+    pub before: Before,
     pub allocation: Meter,
     pub allocated_bytes: Meter,
     pub waiting: Waiting,
@@ -163,7 +173,28 @@ impl Counters {
         ]
     }
 
+    /// Most bytes ever allocated at one time, whatever was reset.
+    pub(super) fn most_allocated(&self) -> u64 {
+        self.before.allocated_peak.max(self.allocated_bytes.peak)
+    }
+
+    /// Most bytes ever reserved at one time.
+    pub(super) fn most_reserved(&self) -> u64 {
+        self.before.reserved_peak.max(self.reserved_bytes.peak)
+    }
+
+    /// Bytes of all blocks ever lent.
+    pub(super) fn ever_allocated(&self) -> u64 {
+        self.before.allocated + self.allocated_bytes.stat(Class::All).allocated
+    }
+
+    /// Bytes of all moves ever made.
+    pub(super) fn ever_moved(&self) -> u64 {
+        self.before.moved + self.moved_bytes
+    }
+
     pub(super) fn reset_peaks(&mut self, now: Breakdown) {
+        (self.before.allocated_peak, self.before.reserved_peak) = (self.most_allocated(), self.most_reserved());
         self.meters().into_iter().for_each(Meter::reset_peak);
         self.waiting.reset_peak(&self.allocation);
         self.waiting_bytes.reset_peak(&self.allocated_bytes);
@@ -171,6 +202,7 @@ impl Counters {
     }
 
     pub(super) fn reset_sums(&mut self) {
+        (self.before.allocated, self.before.moved) = (self.ever_allocated(), self.ever_moved());
         self.meters().into_iter().for_each(Meter::reset_sums);
         self.waiting.reset_sums();
         self.waiting_bytes.reset_sums();

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::policy::Tag;
 use super::pool::Pool;
-use crate::ids::StreamId;
+use crate::ids::{MemPoolId, StreamId};
 
 /// What an event is. The first seven are PyTorch's trace actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct Event {
     pub free: u64,
     /// The stream that asked for the block or segment.
     pub stream: StreamId,
+    /// The pool of the segment, or that the request was made in.
+    pub pool: MemPoolId,
     /// Microseconds, as the last [`Pool::handle_context`] said.
     pub time_us: u64,
     /// Who asked, what for.
@@ -90,7 +92,8 @@ pub struct Event {
 
 impl Event {
     pub(super) fn new(action: Action, address: u64, size: u64, stream: StreamId, tag: Tag) -> Event {
-        Event { action, address, from: 0, size, block_size: 0, free: 0, stream, time_us: 0, tag, stack: None }
+        let pool = MemPoolId::DEFAULT;
+        Event { action, address, from: 0, size, block_size: 0, free: 0, stream, pool, time_us: 0, tag, stack: None }
     }
 }
 

@@ -7,7 +7,7 @@ use super::pool::{Place, Pool};
 use super::pytorch::Owner;
 use super::report::{OomCause, OomReport};
 use super::size_class::{self, OWN_SEGMENT, SEGMENT_STEP, WHOLE_SEGMENT, round_size, round_up, segment_size};
-use crate::ids::{BlockId, FenceSet, Horizons, StreamId};
+use crate::ids::{BlockId, FenceSet, Horizons, MemPoolId, StreamId};
 
 /// Ask the driver for this many bytes, then report with [`Pool::handle_segment`] or [`Pool::handle_segment_failed`].
 /// One of the two must come: until then the bytes count against the limit.
@@ -19,6 +19,7 @@ pub struct SegmentRequest {
     pub stream: StreamId,
     /// Who made it.
     pub tag: Tag,
+    pub(super) pool: MemPoolId,
     pub(super) owner: Option<Owner>,
 }
 
@@ -58,6 +59,7 @@ impl Pool {
     /// under the limit and the peak; a smaller one when the driver refuses); a free block with any edge; live blocks that move; once
     /// per request, completion of all work; out of memory.
     pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
+        request.pool = self.living(request.pool);
         if (self.config.policy, self.config.caching) == (Policy::Pytorch, Caching::Pooled) {
             return self.alloc_pytorch(request, horizons);
         }
@@ -69,7 +71,7 @@ impl Pool {
         }
         self.reap(horizons);
         if self.config.caching == Caching::Pooled
-            && self.unmark_fitting(size)
+            && self.unmark_fitting(request.pool, size)
             && let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
             && !self.leaves_whole(key, size, request, horizons)
         {
@@ -77,12 +79,12 @@ impl Pool {
         }
         let hopeless = if size > self.config.max_segment {
             Some(OomCause::LargerThanBuffer)
-        } else if size > self.config.limit {
+        } else if size > self.limit {
             Some(OomCause::LargerThanLimit)
         } else {
             None
         };
-        let limit = self.config.limit;
+        let limit = self.limit;
         if hopeless.is_none()
             && self.is_dear(size, horizons)
             && let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons)
@@ -107,6 +109,10 @@ impl Pool {
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
         }
+        let find = |pool: &Pool, reserve| pool.search_in(reserve, size, Effort::AnyBacklog, request, horizons);
+        if let Some(key) = self.reserve(request.pool, find) {
+            return self.lend(key, size, request, horizons);
+        }
         if hopeless.is_none()
             && let Some(answer) = self.compact_for(size, limit, request, horizons)
         {
@@ -122,6 +128,7 @@ impl Pool {
             return self.wait_for_completion();
         }
         let cause = match request.rung {
+            _ if self.largest_free() >= size => OomCause::Stranded,
             _ if self.breakdown.cached >= size => OomCause::Fragmented,
             Rung::Refused => OomCause::Driver,
             _ => OomCause::Limit,
@@ -140,15 +147,21 @@ impl Pool {
     pub(super) fn buy(&mut self, bytes: u64, request: &mut Request) -> Answer {
         self.pending += bytes;
         request.bought = true;
-        Answer::NeedSegment(SegmentRequest { size: bytes, stream: request.stream, tag: request.tag, owner: None })
+        Answer::NeedSegment(SegmentRequest {
+            size: bytes,
+            stream: request.stream,
+            tag: request.tag,
+            pool: request.pool,
+            owner: None,
+        })
     }
 
     /// True when buying would take `reserved` past its peak and well past what is live: then a stream waits rather for
     /// another's long backlog.
     fn is_dear(&self, size: u64, horizons: &impl Horizons) -> bool {
         let stats = &self.stats;
-        let live = stats.allocated_bytes.peak.max(stats.allocated_bytes.current + size);
-        self.held(horizons) + size > stats.reserved_bytes.peak.max(live + live / DEAR_SHARE + DEAR_LEAST)
+        let live = stats.most_allocated().max(stats.allocated_bytes.current + size);
+        self.held(horizons) + size > stats.most_reserved().max(live + live / DEAR_SHARE + DEAR_LEAST)
     }
 
     /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
@@ -164,7 +177,7 @@ impl Pool {
             && !segment.fresh
             && size_class::leaves_whole(size, segment.size)
             && (self.has_completed(at, horizons)
-                || self.held(horizons) + round_up(size, SEGMENT_STEP) <= self.stats.reserved_bytes.peak)
+                || self.held(horizons) + round_up(size, SEGMENT_STEP) <= self.stats.most_reserved())
     }
 
     /// Bytes of the block for a request.
@@ -183,8 +196,8 @@ impl Pool {
     /// Idle segments go back before more than this is reserved: the limit, or the garbage collector's share of it.
     pub(super) fn collected_above(&self) -> u64 {
         match self.config.garbage_collection_threshold {
-            threshold if threshold > 0.0 && self.config.limit != u64::MAX => (self.config.limit as f64 * threshold) as u64,
-            _ => self.config.limit,
+            threshold if threshold > 0.0 && self.limit != u64::MAX => (self.limit as f64 * threshold) as u64,
+            _ => self.limit,
         }
     }
 
@@ -201,8 +214,13 @@ impl Pool {
     }
 
     pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+        self.search_in(request.pool, size, effort, request, horizons)
+    }
+
+    #[inline]
+    fn search_in(&self, pool: MemPoolId, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
         let uses_of = |block| &self.blocks[block].uses;
-        let found = self.free.search(request.stream, size, effort, uses_of, horizons);
+        let found = self.list_of(pool).search(request.stream, size, effort, uses_of, horizons);
         // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
         found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
     }
@@ -214,15 +232,19 @@ impl Pool {
     fn plan_purchase(&mut self, size: u64, limit: u64, request: &Request, horizons: &impl Horizons) -> Option<u64> {
         let grown = match (self.config.caching, request.rung) {
             (_, Rung::Refused) => return None,
-            (Caching::Pooled, Rung::Grown) => {
-                segment_size(size, self.stats.reserved_bytes.current, self.config.max_segment, self.config.alignment)
+            (Caching::Pooled, Rung::Grown) if !self.is_unsplit(request.pool) => {
+                let reserved = match request.pool {
+                    MemPoolId::DEFAULT => self.stats.reserved_bytes.current,
+                    private => self.mem_pool_bytes(private).0,
+                };
+                segment_size(size, reserved, self.config.max_segment, self.config.alignment)
             }
             _ => size,
         };
         let held = self.held(horizons);
         let over_limit = (held + size).saturating_sub(self.collected_above().min(limit));
         let needed = if size >= OWN_SEGMENT { grown } else { size };
-        let over_peak = (held + needed).saturating_sub(self.stats.reserved_bytes.peak);
+        let over_peak = (held + needed).saturating_sub(self.stats.most_reserved());
         let released = match over_limit.max(over_peak) {
             0 => 0,
             over => self.release_idle(over, horizons),
@@ -232,9 +254,13 @@ impl Pool {
         let wanted = match released {
             0 => grown,
             // What was given back may be bought again, but not more on top of the block.
-            _ => grown.min(self.stats.reserved_bytes.peak.saturating_sub(held)).max(size),
+            _ => grown.min(self.stats.most_reserved().saturating_sub(held)).max(size),
         };
-        [wanted, size].into_iter().find(|bytes| *bytes <= room)
+        if size > room {
+            return None;
+        }
+        // Where there is no room for all that is wanted, a block's neighbours get what there is.
+        Some(wanted.min(room & !(SEGMENT_STEP - 1)).max(size))
     }
 
     pub(super) fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
@@ -246,12 +272,12 @@ impl Pool {
             stream: request.stream,
             label: request.tag.label,
             location: request.tag.location,
-            limit: self.config.limit,
+            limit: self.limit,
             max_segment: self.config.max_segment,
             allocated: self.stats.allocated_bytes.current,
             reserved: self.stats.reserved_bytes.current,
             pending: self.pending,
-            largest_free: self.free.largest(),
+            largest_free: self.largest_free(),
             breakdown: self.breakdown,
             holders: self.largest_holders(5),
         }))

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::block::{BlockState, NONE, SegmentState};
+use super::block::{BlockState, NONE, Segment, SegmentState};
 use super::pool::Pool;
+use crate::ids::MemPoolId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -84,9 +85,10 @@ pub(super) struct Layout {
     pub fuel: u64,
 }
 
-/// Work for a plan that merely saves a purchase: a few milliseconds at most. What is not found by then is not found.
+/// Work for a plan that merely saves a purchase: a few milliseconds at most (1 of work takes about 10 ns). What is not found
+/// by then is not found.
 pub(super) const LITTLE: u64 = 256 << 10;
-/// Work for a plan that saves a request.
+/// Work for a plan that saves a request: tens of milliseconds where blocks stand close and hardly any hole is left, a few else.
 pub(super) const MUCH: u64 = 4 << 20;
 /// What one move that is tried (or taken back) counts.
 const MOVE: u64 = 16;
@@ -95,12 +97,13 @@ const MOVE: u64 = 16;
 const LOOK: usize = 64;
 
 impl Layout {
-    /// The map of a pool's open segments, and `room` bytes that may be bought for blocks that fit nowhere.
-    pub(super) fn of(pool: &Pool, room: u64, fuel: u64) -> Layout {
+    /// The map of a private pool's open segments, or of everybody's, and `room` bytes that may be bought for blocks that fit
+    /// nowhere. `None` where there are more blocks than `fuel` can look at.
+    pub(super) fn of(pool: &Pool, whose: MemPoolId, room: u64, fuel: u64) -> Option<Layout> {
+        let fuel = fuel.checked_sub(pool.blocks.len() as u64)?;
         let mut layout = Layout { fuel, ..Layout::default() };
-        for (at, segment) in
-            pool.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open && segment.owner.is_none())
-        {
+        let movable = |segment: &Segment| segment.state == SegmentState::Open && segment.owner.is_none() && segment.pool == whose;
+        for (at, segment) in pool.segments.iter().filter(|(_, segment)| movable(segment)) {
             let mut pieces = Vec::new();
             let mut next = segment.first;
             while next != NONE {
@@ -118,7 +121,7 @@ impl Layout {
         if room > 0 {
             layout.add(NONE, room, vec![Piece { offset: 0, size: room, block: NONE, kind: Kind::Free }]);
         }
-        layout
+        Some(layout)
     }
 
     fn add(&mut self, segment: u32, size: u64, pieces: Vec<Piece>) {
@@ -130,12 +133,21 @@ impl Layout {
 
     /// The smallest hole for `size` bytes outside of `keepouts`; room that is to be bought comes last.
     pub(super) fn hole(&self, size: u64, keepouts: &[Keepout]) -> Option<Spot> {
-        let fits = |(room, region, offset): &&(u64, u32, u64)| !is_kept_out(keepouts, *region, *offset, offset + room);
-        let mut fitting = self.holes.range((size, 0, 0)..).take(LOOK).filter(fits);
-        let first = fitting.next()?;
-        let bought = self.regions[first.1 as usize].segment == NONE;
-        let (_, region, offset) = if bought { fitting.next().unwrap_or(first) } else { first };
-        Some((*region, *offset))
+        let (mut from, mut to_buy) = ((size, 0, 0), None);
+        for _ in 0..LOOK {
+            let Some((room, region, offset)) = self.holes.range(from..).next().copied() else { break };
+            let out = |(other, start, end): &&Keepout| *other == region && *start < offset + room && offset < *end;
+            from = match keepouts.iter().find(out) {
+                // Holes of one size stand in address order.
+                Some((_, _, end)) => (room, region, (*end).max(offset + 1)),
+                None if self.regions[region as usize].segment != NONE => return Some((region, offset)),
+                None => {
+                    to_buy = Some((region, offset));
+                    (room, region, offset + 1)
+                }
+            };
+        }
+        to_buy
     }
 
     /// Moves a piece to a free place (its own bytes count as free).

@@ -169,7 +169,8 @@ impl Pool {
         let Some(history) = &mut self.history else { return };
         let (block, address) = (&self.blocks[at], |segment: u32| self.segments[segment].address);
         let event = Event::new(Action::Move, address(block.segment) + block.offset, block.requested, block.stream, block.tag);
-        history.push(Event { from: address(from.segment.0) + from.offset, block_size: block.size, ..event });
+        let pool = self.segments[block.segment].pool;
+        history.push(Event { from: address(from.segment.0) + from.offset, block_size: block.size, pool, ..event });
     }
 
     /// The request failed.
@@ -178,7 +179,7 @@ impl Pool {
         self.stats.num_oom_rejections += u64::from(cause != OomCause::Driver);
         if let Some(history) = &mut self.history {
             let event = Event::new(Action::Oom, 0, size, request.stream, request.tag);
-            history.push(Event { free: self.breakdown.cached, ..event });
+            history.push(Event { free: self.breakdown.cached, pool: request.pool, ..event });
         }
     }
 
@@ -227,9 +228,10 @@ impl Pool {
     pub(super) fn note_block(&mut self, action: Action, at: u32) {
         let Some(history) = &mut self.history else { return };
         let block = &self.blocks[at];
-        let address = self.segments[block.segment].address + block.offset;
+        let segment = &self.segments[block.segment];
+        let address = segment.address + block.offset;
         let event = Event::new(action, address, block.requested, block.stream, block.tag);
-        history.push(Event { block_size: block.size, ..event });
+        history.push(Event { block_size: block.size, pool: segment.pool, ..event });
         match action {
             Action::Alloc => history.lent(at),
             Action::FreeCompleted => history.freed(at),
@@ -241,6 +243,6 @@ impl Pool {
         let Some(history) = &mut self.history else { return };
         let segment = &self.segments[at];
         let event = Event::new(action, segment.address, segment.size, segment.stream, segment.tag);
-        history.push(Event { block_size: segment.size, ..event });
+        history.push(Event { block_size: segment.size, pool: segment.pool, ..event });
     }
 }

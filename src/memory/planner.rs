@@ -21,11 +21,9 @@ impl Layout {
     }
 
     fn window(&mut self, size: u64, keepouts: &mut Vec<Keepout>, depth: usize, most: u64) -> Option<Spot> {
-        let mut windows = self.windows(size, keepouts, false);
-        windows.truncate(CANDIDATES[depth]);
+        let mut windows = self.windows(size, keepouts, false, CANDIDATES[depth]);
         // Sliding always works where there is enough in one segment.
-        let sliding = self.windows(size, keepouts, true);
-        windows.extend(sliding.first());
+        windows.extend(self.windows(size, keepouts, true, 1));
         self.cheapest(windows, most, |layout, (cost, region, offset), most| {
             let worth = layout.bytes + cost <= most && layout.fuel > 0;
             worth.then(|| layout.clear_from((region, offset), size, keepouts, depth, most)).flatten()
@@ -56,10 +54,16 @@ impl Layout {
         Some(done)
     }
 
-    /// Runs of pieces with `size` bytes, free ones alone when `sliding`: (bytes to move at least, region, offset), cheapest
-    /// first.
-    fn windows(&mut self, size: u64, keepouts: &[Keepout], sliding: bool) -> Vec<(u64, u32, u64)> {
-        let mut windows = Vec::new();
+    /// Runs of pieces with `size` bytes, free ones alone when `sliding`: (bytes to move at least, region, offset), the
+    /// `count` cheapest first.
+    fn windows(&mut self, size: u64, keepouts: &[Keepout], sliding: bool, count: usize) -> Vec<(u64, u32, u64)> {
+        let mut windows = Vec::with_capacity(count + 1);
+        let mut keep = |window: (u64, u32, u64)| {
+            if windows.len() < count || windows.last().is_some_and(|worst| window < *worst) {
+                windows.insert(windows.partition_point(|known| *known < window), window);
+                windows.truncate(count);
+            }
+        };
         for (at, region) in self.regions.iter().enumerate() {
             let at = at as u32;
             if region.size < size || region.segment == super::block::NONE {
@@ -86,7 +90,7 @@ impl Layout {
                     end += 1;
                 }
                 if total - if sliding { cost } else { 0 } >= size {
-                    windows.push((cost, at, pieces[start].offset));
+                    keep((cost, at, pieces[start].offset));
                 }
                 if end > start {
                     total -= pieces[start].size;
@@ -94,7 +98,6 @@ impl Layout {
                 }
             }
         }
-        windows.sort_unstable();
         windows
     }
 

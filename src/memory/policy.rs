@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::compact::Compaction;
 use super::pytorch;
-use crate::ids::StreamId;
+use crate::ids::{MemPoolId, StreamId};
 
 /// What a block is used for. Every reserved byte is in one of these or in cached, rounding or retiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +78,7 @@ impl Tag {
 pub struct Config {
     /// Bytes that may be reserved at most (retiring ones included).
     pub limit: u64,
-    /// The share of `limit` that may be reserved.
+    /// The share of `limit` that may be reserved; it holds for later limits too.
     pub memory_fraction: f64,
     /// Largest segment that the driver can sell (`max_buffer_size`).
     pub max_segment: u64,
@@ -148,6 +148,7 @@ pub enum Caching {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(super) stream: StreamId,
+    pub(super) pool: MemPoolId,
     pub(super) bytes: u64,
     pub(super) tag: Tag,
     pub(super) rung: Rung,
@@ -192,6 +193,7 @@ impl Request {
     pub fn new(stream: StreamId, bytes: u64, tag: Tag) -> Request {
         Request {
             stream,
+            pool: MemPoolId::DEFAULT,
             bytes,
             tag,
             rung: Rung::Grown,
@@ -201,5 +203,10 @@ impl Request {
             searched: false,
             bought: false,
         }
+    }
+
+    /// The same in a private pool; in everybody's where that one is gone.
+    pub fn in_pool(self, pool: MemPoolId) -> Request {
+        Request { pool, ..self }
     }
 }

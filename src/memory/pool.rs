@@ -8,6 +8,7 @@ use super::counters::Counters;
 use super::free_list::FreeList;
 use super::history::History;
 use super::policy::{Config, Policy, Tag};
+use super::private::Private;
 use super::pytorch::{self, Waiting};
 use super::report::Holder;
 use super::snapshot::Addresses;
@@ -34,8 +35,12 @@ pub struct Pool {
     pub(super) config: Config,
     pub(super) blocks: Arena<Block>,
     pub(super) segments: Arena<Segment>,
-    /// Free blocks of open segments.
+    /// Bytes that may be reserved: the share of the limit that the settings allow.
+    pub(super) limit: u64,
+    /// Free blocks of open segments that are everybody's.
     pub(super) free: FreeList,
+    /// Private pools by number, from 1; `None` for those that were dropped.
+    pub(super) private: Vec<Option<Box<Private>>>,
     /// Segments in state `Marked`.
     pub(super) marked: Vec<u32>,
     /// Segments in state `Retiring`.
@@ -69,14 +74,15 @@ impl Pool {
         if config.policy == Policy::Pytorch {
             config.alignment = config.alignment.max(pytorch::MIN_BLOCK);
         }
-        config.limit = share(config.limit, config.memory_fraction);
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
         let stats = Counters { max_split_size: config.max_split_size, ..Counters::default() };
         Pool {
+            limit: share(config.limit, config.memory_fraction),
             config,
             blocks: Arena::new(),
             segments: Arena::new(),
             free: FreeList::default(),
+            private: Vec::new(),
             marked: Vec::new(),
             retiring: Vec::new(),
             pending: 0,
@@ -91,9 +97,12 @@ impl Pool {
         }
     }
 
-    /// Bytes that may be reserved from now on. Idle segments above it are marked for release; blocks that are lent stay.
+    /// Bytes that may be reserved from now on, of which the settings may allow a share only. Idle segments above that are
+    /// marked for release; blocks that are lent stay.
     pub fn set_limit(&mut self, limit: u64) {
         self.config.limit = limit;
+        self.limit = share(limit, self.config.memory_fraction);
+        let limit = self.limit;
         for segment in self.idle_segments() {
             if self.stats.reserved_bytes.current.saturating_sub(self.breakdown.retiring) <= limit {
                 break;
@@ -117,6 +126,21 @@ impl Pool {
     /// Gives `tag` of a lent block, for reports.
     pub fn tag(&self, block: BlockId) -> Tag {
         self.blocks[block.0].tag
+    }
+
+    /// Bytes that may be reserved; `u64::MAX` for no limit.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes of live blocks, and the most so far.
+    pub fn allocated(&self) -> (u64, u64) {
+        (self.stats.allocated_bytes.current, self.stats.allocated_bytes.peak)
+    }
+
+    /// Bytes bought from the driver and not given back, and the most so far.
+    pub fn reserved(&self) -> (u64, u64) {
+        (self.stats.reserved_bytes.current, self.stats.reserved_bytes.peak)
     }
 
     /// The settings in force.

@@ -16,7 +16,7 @@ use super::ladder::{Answer, SegmentRequest};
 use super::policy::{Config, Request, Rung};
 use super::pool::Pool;
 use super::report::OomCause;
-use crate::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
+use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, StreamId};
 
 /// Blocks are multiples of this.
 pub const MIN_BLOCK: u64 = 512;
@@ -73,14 +73,14 @@ impl Pool {
         let most = self.config.max_segment & !(self.config.alignment - 1);
         let wanted = segment_size(size, self.config.large_segment_size).min(most).max(size);
         if request.bought
-            && let Some(key) = self.bought(owner, wanted)
+            && let Some(key) = self.bought(request.pool, owner, wanted)
         {
             return self.lend(key, size, request, horizons);
         }
-        let collects = self.config.limit != u64::MAX && self.config.garbage_collection_threshold > 0.0;
+        let collects = self.limit != u64::MAX && self.config.garbage_collection_threshold > 0.0;
         let first = !std::mem::replace(&mut request.searched, true);
         self.searches += u64::from(collects && first && !owner.small);
-        if let Some(key) = self.cached(owner, size) {
+        if let Some(key) = self.cached(request.pool, owner, size) {
             return self.lend(key, size, request, horizons);
         }
         if size > self.config.max_segment {
@@ -94,7 +94,10 @@ impl Pool {
             match request.rung {
                 Rung::Grown => {}
                 Rung::Exact => {
-                    if !self.release_oversize(owner, size) {
+                    if let Some(key) = self.reserve(request.pool, |pool, reserve| pool.cached(reserve, owner, size)) {
+                        return self.lend(key, size, request, horizons);
+                    }
+                    if !self.release_oversize(request.pool, owner, size) {
                         request.rung = Rung::Released;
                         continue;
                     }
@@ -106,11 +109,12 @@ impl Pool {
                 Rung::Released => self.mark_idle(),
                 Rung::Refused => break,
             }
-            if self.held(horizons).saturating_add(wanted) <= self.config.limit {
+            if self.held(horizons).saturating_add(wanted) <= self.limit {
                 self.pending += wanted;
                 request.bought = true;
                 return Answer::NeedSegment(SegmentRequest {
                     size: wanted,
+                    pool: request.pool,
                     owner: Some(owner),
                     stream: owner.stream,
                     tag: request.tag,
@@ -119,27 +123,28 @@ impl Pool {
             request.rung = request.rung.next();
         }
         let (cause, size) = match () {
-            () if size > self.config.limit => (OomCause::LargerThanLimit, size),
-            () if self.free.largest() >= size => (OomCause::Stranded, size),
+            () if size > self.limit => (OomCause::LargerThanLimit, size),
+            () if self.largest_free() >= size => (OomCause::Stranded, size),
             () if self.breakdown.cached >= size => (OomCause::Fragmented, size),
             // What is missing is the room for a segment.
-            () if self.held(horizons).saturating_add(wanted) > self.config.limit => (OomCause::Limit, wanted),
+            () if self.held(horizons).saturating_add(wanted) > self.limit => (OomCause::Limit, wanted),
             () => (OomCause::Driver, size),
         };
         self.exhausted(cause, size, request)
     }
 
     /// A segment of just this size that was bought and not yet asked for.
-    fn bought(&self, owner: Owner, size: u64) -> Option<Key> {
-        let fitting = std::iter::successors(self.free.first_fit(owner, size), |key| self.free.after(owner, *key));
+    fn bought(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<Key> {
+        let free = self.list_of(pool);
+        let fitting = std::iter::successors(free.first_fit(owner, size), |key| free.after(owner, *key));
         let mut same_size = fitting.take_while(|key| key.size == size);
         same_size.find(|key| self.segments[self.blocks[key.block].segment].fresh)
     }
 
     /// The smallest cached block that fits and that the rules of oversize blocks leave to this size. Only the first one is
     /// looked at.
-    fn cached(&self, owner: Owner, size: u64) -> Option<Key> {
-        let key = self.free.first_fit(owner, size)?;
+    fn cached(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<Key> {
+        let key = self.list_of(pool).first_fit(owner, size)?;
         let largest = self.config.max_split_size;
         let too_large = match size < largest {
             true => key.size >= largest,
@@ -173,20 +178,21 @@ impl Pool {
 
     /// Gives back one cached oversize segment that is large enough, else several until their sum is. False when that
     /// cannot be reached.
-    fn release_oversize(&mut self, owner: Owner, size: u64) -> bool {
+    fn release_oversize(&mut self, pool: MemPoolId, owner: Owner, size: u64) -> bool {
         if self.config.max_split_size == u64::MAX {
             return false;
         }
         let whole = |pool: &Pool, key: &Key| key.size == pool.segments[pool.blocks[key.block].segment].size;
-        if let Some(key) = self.free.first_fit(owner, size.max(self.config.max_split_size)) {
+        if let Some(key) = self.list_of(pool).first_fit(owner, size.max(self.config.max_split_size)) {
             let releases = whole(self, &key);
             if releases {
                 self.mark(self.blocks[key.block].segment);
             }
             return releases;
         }
-        let first = self.free.first_fit(owner, self.config.max_split_size);
-        let mut oversize: Vec<Key> = std::iter::successors(first, |key| self.free.after(owner, *key)).collect();
+        let free = self.list_of(pool);
+        let first = free.first_fit(owner, self.config.max_split_size);
+        let mut oversize: Vec<Key> = std::iter::successors(first, |key| free.after(owner, *key)).collect();
         let mut freed = 0;
         while let Some(key) = oversize.pop().filter(|_| freed < size) {
             if whole(self, &key) {

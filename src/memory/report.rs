@@ -19,7 +19,8 @@ pub enum OomCause {
     Limit,
     /// Enough bytes are cached, but not in one piece.
     Fragmented,
-    /// Enough bytes are cached in one piece, but policy `pytorch` keeps them for other streams or sizes.
+    /// Enough bytes are cached in one piece, but kept for others: by a private pool, or for other streams or sizes by policy
+    /// `pytorch`.
     Stranded,
     /// The driver has no more memory.
     Driver,
@@ -135,7 +136,8 @@ impl OomReport {
             }
             OomCause::Stranded => write!(
                 f,
-                "{} are cached, but policy pytorch keeps them for other streams or sizes; policy linn shares them",
+                "{} are cached, but kept for others: by private pools (use_on_oom shares them), or by policy pytorch for other \
+                 streams or sizes (policy linn shares them)",
                 Bytes(self.breakdown.cached)
             ),
             OomCause::Driver => {

@@ -4,7 +4,7 @@ use super::block::{Block, BlockState, NONE, Segment, SegmentState};
 use super::ladder::SegmentRequest;
 use super::pool::Pool;
 use super::pytorch::SMALL_SIZE;
-use crate::ids::{FenceSet, Horizons, SegmentId};
+use crate::ids::{FenceSet, Horizons, MemPoolId, SegmentId};
 
 impl Pool {
     /// The driver sold the segment that was asked for.
@@ -14,6 +14,7 @@ impl Pool {
         self.pending = self.pending.saturating_sub(size);
         let segment = self.segments.insert(Segment {
             state: SegmentState::Open,
+            pool: self.living(request.pool),
             size,
             birth: self.births,
             owner: request.owner,
@@ -56,16 +57,15 @@ impl Pool {
         Some(SegmentId(segment))
     }
 
-    /// Marks every idle segment for release; `poll_release` hands them out.
+    /// Marks every idle segment for release, but those of private pools that somebody holds; `poll_release` hands them out.
     pub fn empty_cache(&mut self) {
-        for segment in self.segments.iter_mut() {
-            segment.fresh = false;
-        }
         self.stats.num_sync_all_streams += 1;
         self.mark_idle();
     }
 
+    /// Marks every idle segment, also those that their buyers have not come for: these buy another one.
     pub(super) fn mark_idle(&mut self) {
+        self.segments.iter_mut().for_each(|segment| segment.fresh = false);
         for segment in self.idle_segments() {
             self.mark(segment);
         }
@@ -87,9 +87,11 @@ impl Pool {
         released
     }
 
-    /// Open segments without a lent block, the largest last; not those that their buyers have not come for.
+    /// Everybody's open segments without a lent block, the largest last; not those that their buyers have not come for.
     pub(super) fn idle_segments(&self) -> Vec<u32> {
-        let is_idle = |segment: &Segment| segment.state == SegmentState::Open && segment.lent == 0 && !segment.fresh;
+        let is_idle = |segment: &Segment| {
+            segment.state == SegmentState::Open && segment.lent == 0 && !segment.fresh && segment.pool == MemPoolId::DEFAULT
+        };
         let idle = self.segments.iter().filter(|(_, segment)| is_idle(segment));
         let mut idle: Vec<u32> = idle.map(|(at, _)| at).collect();
         idle.sort_by_key(|at| self.segments[*at].size);
@@ -106,9 +108,10 @@ impl Pool {
         self.book_retiring(segment);
     }
 
-    /// Takes the smallest marked segment that fits `size` back into use. False when there is none.
-    pub(super) fn unmark_fitting(&mut self, size: u64) -> bool {
-        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| self.segments[**segment].size >= size);
+    /// Takes the pool's smallest marked segment that fits `size` back into use. False when there is none.
+    pub(super) fn unmark_fitting(&mut self, pool: MemPoolId, size: u64) -> bool {
+        let fits = |segment: &Segment| segment.pool == pool && segment.size >= size;
+        let fitting = self.marked.iter().enumerate().filter(|(_, segment)| fits(&self.segments[**segment]));
         let Some((at, _)) = fitting.min_by_key(|(_, segment)| (self.segments[**segment].size, **segment)) else { return false };
         let segment = self.marked.swap_remove(at);
         self.segments[segment].state = SegmentState::Open;

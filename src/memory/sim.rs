@@ -86,9 +86,13 @@ impl SimDevice {
         }
     }
 
-    /// Runs the ladder to its end.
+    /// Memory for commands of `stream`.
     pub fn alloc(&mut self, stream: StreamId, bytes: u64, tag: Tag) -> Result<Lease, Box<OomReport>> {
-        let mut request = Request::new(stream, bytes, tag);
+        self.serve(Request::new(stream, bytes, tag))
+    }
+
+    /// Runs the ladder to its end.
+    pub fn serve(&mut self, mut request: Request) -> Result<Lease, Box<OomReport>> {
         let mut answers = 0;
         loop {
             answers += 1;

@@ -38,6 +38,9 @@ pub const OWN_SEGMENT: u64 = 16 << 20;
 /// | ... idle segments back by best fit; oldest first, not largest first | 1.034; 1.034 | 7018; 7210 | 0 |
 /// | ... segments of small blocks at least 2 MiB, in steps of 2 MiB unless they grow | 1.031 | 7153 | 0 |
 ///
+/// With a budget for moves (`Share(0.01)`; ratio, bought): segments cut to the room below the ceiling 1.019, 8772; none bought
+/// unless a whole one fits there 1.025, 9836; only the block's own size there 1.021, 12234.
+///
 /// The last one is in force: it costs small programs fewer purchases. Around it (growth 1/14 to 1/20, own segments from 16
 /// to 24 MiB, steps from 256 KiB to 1 MiB) all is between 1.026 and 1.035 with no workload above.
 pub const WHOLE_SEGMENT: u64 = 32 << 20;

@@ -7,7 +7,7 @@ use super::pool::Pool;
 use super::report::Holder;
 use super::size_class::round_up;
 use super::stats::{Breakdown, Stats};
-use crate::ids::{BlockId, SegmentId, StreamId};
+use crate::ids::{BlockId, MemPoolId, SegmentId, StreamId};
 
 /// What a block of a snapshot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct SegmentSnapshot {
     pub requested_size: u64,
     /// The stream that it was bought for.
     pub stream: StreamId,
+    /// Whose requests it serves.
+    pub pool: MemPoolId,
     /// Counted with small requests.
     pub is_small: bool,
     /// On its way back to the driver.
@@ -176,6 +178,7 @@ impl Pool {
             active_size: sum(|block| block.size, |state| state != BlockState::Inactive),
             requested_size: sum(|block| block.requested_size, |state| state != BlockState::Inactive),
             stream: segment.stream,
+            pool: segment.pool,
             is_small: segment.small,
             is_retiring: segment.state != SegmentState::Open,
             tag: segment.tag,

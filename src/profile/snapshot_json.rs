@@ -122,7 +122,7 @@ impl Snapshot {
             requested_size: segment.requested_size,
             stream: segment.stream.0,
             segment_type: if segment.is_small { "small" } else { "large" },
-            segment_pool_id: [0, 0],
+            segment_pool_id: [0, segment.pool.0],
             is_expandable: false,
             frames: self.frames(segment.tag, None),
             blocks: blocks.collect(),
@@ -183,7 +183,7 @@ impl Snapshot {
             time_us: event.time_us,
             compile_context: "N/A",
             user_metadata: event.tag.label,
-            pool_id: [0, 0],
+            pool_id: [0, event.pool.0],
             frames: match event.stack {
                 None if !has_frames => Vec::new(),
                 stack => self.frames(event.tag, stack),

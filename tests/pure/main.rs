@@ -11,6 +11,7 @@ mod memory_figures;
 mod memory_ladder;
 mod memory_model;
 mod memory_oom;
+mod memory_private;
 mod memory_pytorch;
 mod memory_settings;
 mod memory_snapshot;

@@ -1,6 +1,6 @@
 //! What moves are worth on recorded programs.
 
-use linn::memory::{Compaction, Config};
+use linn::memory::{Compaction, Config, Policy};
 use linn::profile::replay::{Options, replay};
 
 use crate::traces;
@@ -35,6 +35,9 @@ fn a_hundredth_of_moves_keeps_recorded_programs_near_the_bound() {
             "{}: {figures:?}",
             trace.workload.name
         );
+        let pytorch = Config { policy: Policy::Pytorch, max_segment: 64 << 30, ..Config::default() };
+        let pytorch = replay(&trace.workload, &Options { config: pytorch, late: 0 });
+        assert!(figures.peak_reserved <= pytorch.peak_reserved, "{}: {figures:?} {pytorch:?}", trace.workload.name);
         log += (figures.peak_reserved as f64 / figures.peak_live as f64).ln();
     }
     let mean = (log / traces.len().max(1) as f64).exp();

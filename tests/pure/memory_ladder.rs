@@ -2,7 +2,7 @@
 
 use linn::ids::{BlockId, FenceSet, Horizons, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Answer, Category, Config, Pool, Request, SegmentRequest, Tag};
+use linn::memory::{Answer, Category, Compaction, Config, Place, Pool, Request, SegmentRequest, Tag};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -71,6 +71,79 @@ fn memory_marked_for_release_is_taken_back_rather_than_bought_again() {
     assert_eq!(device.pool().breakdown().retiring, 8 * MIB, "not submitted, so not yet released");
     assert_eq!(alloc(&mut device, 8 * MIB).place, place);
     assert_eq!(device.pool().stats().num_device_alloc, 1);
+}
+
+#[test]
+fn a_segment_whose_buyer_never_came_is_not_lost() {
+    let mut device = SimDevice::new(1 << 40, Config { limit: 4 * MIB, ..Config::default() });
+    // The thread that asked for it ends before it asks again.
+    let mut request = Request::new(MAIN, MIB, tag());
+    let streams = device.streams().clone();
+    let Answer::NeedSegment(segment) = device.pool_mut().alloc(&mut request, &streams) else { panic!("nothing is cached") };
+    device.pool_mut().handle_segment(segment);
+    assert_eq!(alloc(&mut device, 4 * MIB).place.size, 4 * MIB);
+}
+
+/// Blocks come, go and come, more of them with time; resets of counters at some steps. Places of all blocks.
+fn places(compaction: Compaction, reset: impl Fn(u64) -> bool) -> Vec<Place> {
+    let mut device = SimDevice::new(1 << 40, Config { compaction, ..Config::default() });
+    let mut live: Vec<Lease> = Vec::new();
+    let mut places = Vec::new();
+    let mut seed = 7u64;
+    for step in 0..4000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let random = seed >> 33;
+        if random % 5 < 2 && !live.is_empty() {
+            let lease = live.swap_remove(random as usize % live.len());
+            device.free(lease);
+        } else if live.len() < 300 || step % 1000 > 600 {
+            let lease = alloc(&mut device, 1 + (random % 4096 << (random % 13)));
+            places.push(lease.place);
+            live.push(lease);
+        } else {
+            live.drain(..250).for_each(|lease| device.free(lease));
+        }
+        if reset(step) {
+            device.pool_mut().reset_peak_stats();
+            device.pool_mut().reset_accumulated_stats();
+        }
+        device.submit();
+        device.complete_one();
+    }
+    places
+}
+
+#[test]
+fn resets_of_counters_change_no_decision() {
+    for compaction in [Compaction::Pressure, Compaction::Share(0.05)] {
+        let quiet = places(compaction, |_| false);
+        assert!(quiet.iter().any(|place| place.segment.0 > 3), "several segments");
+        assert!(quiet == places(compaction, |step| step % 37 == 0), "{compaction:?}");
+    }
+}
+
+#[test]
+fn small_programs_buy_few_segments_with_a_budget_for_moves_too() {
+    let mut device = SimDevice::new(1 << 40, Config { compaction: Compaction::Share(0.01), ..Config::default() });
+    let _held: Vec<Lease> = (0..10_000).map(|_| alloc(&mut device, 64 << 10)).collect();
+    let stats = device.pool().stats();
+    // 625 MiB in steps of at least a 64th.
+    assert!(stats.num_device_alloc < 300, "{} segments", stats.num_device_alloc);
+    assert!(stats.reserved_bytes.peak <= 645 * MIB, "{} bytes", stats.reserved_bytes.peak);
+}
+
+#[test]
+fn a_share_of_the_limit_holds_for_later_limits() {
+    let config = Config { limit: 64 * MIB, memory_fraction: 0.5, ..Config::default() };
+    let mut device = SimDevice::new(1 << 40, config);
+    assert_eq!(device.pool().limit(), 32 * MIB);
+    assert!(device.alloc(MAIN, 40 * MIB, tag()).is_err());
+    device.pool_mut().set_limit(100 * MIB);
+    assert_eq!((device.pool().limit(), device.pool().config().limit), (50 * MIB, 100 * MIB));
+    assert!(device.alloc(MAIN, 40 * MIB, tag()).is_ok());
+    assert!(device.alloc(MAIN, 20 * MIB, tag()).is_err());
+    device.pool_mut().set_limit(u64::MAX);
+    assert_eq!(device.pool().limit(), u64::MAX);
 }
 
 #[test]

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use linn::ids::{Fence, FenceSet, Horizons, SegmentId, StreamId};
+use linn::ids::{Fence, FenceSet, Horizons, MemPoolId, SegmentId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Category, Compaction, Config, OomCause, Policy, Tag, pytorch};
+use linn::memory::{Category, Compaction, Config, MemPoolOptions, OomCause, Policy, Request, Tag, pytorch};
 use proptest::prelude::*;
 
 const STREAMS: u32 = 4;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Alloc { stream: u32, octave: u32, share: f64, category: usize },
+    Alloc { stream: u32, octave: u32, share: f64, category: usize, pool: usize },
     Free { which: usize },
     Use { which: usize, stream: u32 },
     Submit { stream: Option<u32> },
@@ -29,13 +29,15 @@ enum Op {
     Compact { stream: u32, share: f64 },
     Pin { which: usize },
     Unpin { which: usize },
+    NewPool { no_split: bool, use_on_oom: bool },
+    DropPool { which: usize },
 }
 
 fn ops(largest_octave: u32) -> impl Strategy<Value = Op> {
     let stream = 0..STREAMS;
     prop_oneof![
-        40 => (stream.clone(), 0..=largest_octave, 0.0..1.0, 0usize..6)
-            .prop_map(|(stream, octave, share, category)| Op::Alloc { stream, octave, share, category }),
+        40 => (stream.clone(), 0..=largest_octave, 0.0..1.0, 0usize..6, prop_oneof![3 => Just(0usize), 1 => any::<usize>()])
+            .prop_map(|(stream, octave, share, category, pool)| Op::Alloc { stream, octave, share, category, pool }),
         34 => any::<usize>().prop_map(|which| Op::Free { which }),
         25 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Op::Use { which, stream }),
         6 => proptest::option::of(stream).prop_map(|stream| Op::Submit { stream }),
@@ -50,6 +52,8 @@ fn ops(largest_octave: u32) -> impl Strategy<Value = Op> {
         2 => (0..STREAMS, 0.0..1.0).prop_map(|(stream, share)| Op::Compact { stream, share }),
         2 => any::<usize>().prop_map(|which| Op::Pin { which }),
         2 => any::<usize>().prop_map(|which| Op::Unpin { which }),
+        1 => any::<(bool, bool)>().prop_map(|(no_split, use_on_oom)| Op::NewPool { no_split, use_on_oom }),
+        1 => any::<usize>().prop_map(|which| Op::DropPool { which }),
     ]
 }
 
@@ -91,6 +95,8 @@ struct World {
     peaks: (u64, u64),
     /// Bytes moved.
     moved: u64,
+    /// Private pools that were not dropped, everybody's first.
+    pools: Vec<(MemPoolId, MemPoolOptions)>,
 }
 
 impl World {
@@ -106,6 +112,7 @@ impl World {
             last: Default::default(),
             peaks: (0, 0),
             moved: 0,
+            pools: vec![(MemPoolId::DEFAULT, MemPoolOptions::default())],
         }
     }
 
@@ -138,10 +145,24 @@ impl World {
         }
     }
 
-    fn alloc(&mut self, stream: StreamId, bytes: u64, category: Category) {
+    /// The pools that a request of `pool` may be served from.
+    fn serves(&self, pool: MemPoolId) -> Vec<MemPoolId> {
+        let helps =
+            |(other, options): &&(MemPoolId, MemPoolOptions)| *other == pool || pool == MemPoolId::DEFAULT && options.use_on_oom;
+        self.pools.iter().filter(helps).map(|(id, _)| *id).collect()
+    }
+
+    /// Whose a buffer is.
+    fn pool_of(&mut self, segment: SegmentId) -> MemPoolId {
+        let snapshot = self.device.pool_mut().snapshot();
+        snapshot.segments.iter().find(|known| known.segment == segment).expect("a segment").pool
+    }
+
+    fn alloc(&mut self, stream: StreamId, bytes: u64, category: Category, pool: MemPoolId) {
         let reserved = self.device.pool().stats().reserved_bytes.current;
         let ooms = self.device.pool().stats().num_ooms;
-        let answer = self.device.alloc(stream, bytes, Tag::here(category, "model"));
+        let request = Request::new(stream, bytes, Tag::here(category, "model")).in_pool(pool);
+        let answer = self.device.serve(request);
         self.follow_moves(stream);
         match answer {
             Ok(lease) => {
@@ -149,6 +170,10 @@ impl World {
                 assert!(place.size >= bytes && place.size % 256 == 0 && place.offset % 256 == 0);
                 let (_, size) = self.device.buffers().find(|(segment, _)| *segment == place.segment).expect("the buffer exists");
                 assert!(place.offset + place.size <= size, "inside its buffer");
+                let owner = self.pool_of(place.segment);
+                assert!(self.serves(pool).contains(&owner), "a block of {owner:?} for a request in {pool:?}");
+                let whole = self.pools.iter().any(|(id, options)| *id == owner && options.no_split);
+                assert!(!whole || place.offset == 0 && place.size == size, "a pool that does not split, {place:?} of {size}");
                 for other in &self.held {
                     let other = other.lease.place;
                     let apart = other.segment != place.segment
@@ -174,7 +199,7 @@ impl World {
             }
             Err(report) => {
                 assert_eq!(self.device.pool().stats().num_ooms, ooms + 1);
-                self.check_exhausted(bytes, &report);
+                self.check_exhausted(bytes, pool, &report);
             }
         }
         let now = self.device.pool().stats().reserved_bytes.current;
@@ -211,11 +236,15 @@ impl World {
     }
 
     /// Out of memory must be true: nothing free is large enough, and nothing could be bought.
-    fn check_exhausted(&self, bytes: u64, report: &linn::memory::OomReport) {
+    fn check_exhausted(&mut self, bytes: u64, pool: MemPoolId, report: &linn::memory::OomReport) {
         let pytorch = self.device.pool().config().policy == Policy::Pytorch;
-        let size = if pytorch { report.rounded } else { bytes.next_multiple_of(256) };
-        // PyTorch's rules leave pieces that would fit to other streams and sizes.
-        for (segment, total) in self.device.buffers() {
+        let size = if pytorch { report.rounded } else { bytes.max(1).next_multiple_of(256) };
+        // PyTorch's rules leave pieces that would fit to other streams and sizes, private pools theirs to their own requests.
+        let buffers: Vec<_> = self.device.buffers().collect();
+        for (segment, total) in buffers {
+            if !self.serves(pool).contains(&self.pool_of(segment)) {
+                continue;
+            }
             let mut live: Vec<_> =
                 self.held.iter().map(|held| held.lease.place).filter(|place| place.segment == segment).collect();
             live.sort_by_key(|place| place.offset);
@@ -232,7 +261,7 @@ impl World {
             OomCause::LargerThanBuffer => assert!(size > report.max_segment),
             OomCause::LargerThanLimit => assert!(size > self.limit),
             OomCause::Limit => assert!(size > room && report.breakdown.cached < size),
-            OomCause::Stranded => assert!(pytorch && report.largest_free >= size),
+            OomCause::Stranded => assert!((pytorch || self.pools.len() > 1) && report.largest_free >= size),
             OomCause::Driver => {
                 let bought = if pytorch { pytorch::segment_size(size, pytorch::LARGE_SEGMENT) } else { size };
                 assert!(self.refusals > 0 || bought > driver_room);
@@ -278,9 +307,11 @@ impl World {
 
     fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Alloc { stream, octave, share, category } => {
-                let bytes = ((1u64 << octave) as f64 * (1.0 + share)) as u64;
-                self.alloc(StreamId(stream), bytes, Category::ALL[category]);
+            Op::Alloc { stream, octave, share, category, pool } => {
+                // The smallest octave is the empty request.
+                let bytes = if octave == 0 { 0 } else { ((1u64 << octave) as f64 * (1.0 + share)) as u64 };
+                let pool = self.pools[pool % self.pools.len()].0;
+                self.alloc(StreamId(stream), bytes, Category::ALL[category], pool);
             }
             Op::Free { which } => {
                 if let Some(at) = self.pick(which) {
@@ -346,6 +377,17 @@ impl World {
                     self.held[at].pins = self.held[at].pins.saturating_sub(1);
                 }
             }
+            Op::NewPool { no_split, use_on_oom } => {
+                let options = MemPoolOptions { no_split, use_on_oom };
+                let id = self.device.pool_mut().new_mem_pool(options);
+                self.pools.push((id, options));
+            }
+            Op::DropPool { which } => {
+                if self.pools.len() > 1 {
+                    let (id, _) = self.pools.swap_remove(1 + which % (self.pools.len() - 1));
+                    self.device.pool_mut().drop_mem_pool(id);
+                }
+            }
         }
         self.check(op);
     }
@@ -401,6 +443,9 @@ fn run(capacity: u64, config: Config, ops: &[Op]) {
         world.apply(op);
     }
     // Whatever happened: when everything is given back, the driver gets everything back.
+    for (id, _) in world.pools.split_off(1) {
+        world.device.pool_mut().drop_mem_pool(id);
+    }
     while !world.held.is_empty() {
         world.free(0);
     }
@@ -411,11 +456,11 @@ fn run(capacity: u64, config: Config, ops: &[Op]) {
     world.device.pool().validate().expect("the empty pool is sound");
 }
 
-/// Steps per random program, and programs per test: 2 x 1,250 x 400 = 1,000,000 steps with `LINN_LONG=1`.
+/// Steps per random program, and programs per test: 4 x 640 x 400 = 1,024,000 steps, ten times as many with `LINN_LONG=1`.
 const STEPS: usize = 400;
 
 fn programs() -> ProptestConfig {
-    let cases = if std::env::var_os("LINN_LONG").is_some() { 1_250 } else { 250 };
+    let cases = if std::env::var_os("LINN_LONG").is_some() { 6_400 } else { 640 };
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 

@@ -269,7 +269,7 @@ fn memory_kept_for_another_stream_is_named_in_the_report() {
     let _kept = device.alloc(MAIN, 2 * MIB, tag()).unwrap();
     let report = device.alloc(SIDE, 2 * MIB, tag()).unwrap_err();
     assert_eq!(report.cause, OomCause::Stranded);
-    let help = "help: 18.0 MiB are cached, but policy pytorch keeps them for other streams or sizes; policy linn shares them";
+    let help = "by policy pytorch for other streams or sizes (policy linn shares them)";
     assert!(report.to_string().ends_with(help), "{report}");
 }
 

@@ -1,0 +1,129 @@
+//! Private pools: PyTorch's `MemPool`, by the tests it has for them.
+
+use linn::ids::{MemPoolId, StreamId};
+use linn::memory::sim::{Lease, SimDevice};
+use linn::memory::{Category, Config, MemPoolOptions, OomCause, OomReport, Policy, Request, Tag};
+
+const MIB: u64 = 1 << 20;
+const PLAIN: MemPoolOptions = MemPoolOptions { no_split: false, use_on_oom: false };
+
+fn ask(device: &mut SimDevice, pool: MemPoolId, bytes: u64) -> Result<Lease, Box<OomReport>> {
+    device.serve(Request::new(StreamId::DEFAULT, bytes, Tag::here(Category::Temporary, "private")).in_pool(pool))
+}
+
+fn segments(device: &mut SimDevice, pool: MemPoolId) -> usize {
+    device.pool_mut().snapshot().segments.iter().filter(|segment| segment.pool == pool).count()
+}
+
+fn both() -> [Config; 2] {
+    [Policy::Linn, Policy::Pytorch].map(|policy| Config { policy, ..Config::default() })
+}
+
+#[test]
+fn a_pool_has_segments_of_its_own() {
+    for config in both() {
+        let mut device = SimDevice::new(1 << 30, config);
+        let pool = device.pool_mut().new_mem_pool(PLAIN);
+        let first = ask(&mut device, pool, MIB).unwrap();
+        let second = ask(&mut device, pool, MIB).unwrap();
+        assert_eq!(segments(&mut device, pool), 1);
+        let third = ask(&mut device, pool, MIB).unwrap();
+        assert_eq!(segments(&mut device, pool), 2);
+        assert_eq!(device.pool().mem_pool_bytes(pool), (4 * MIB, 3 * MIB));
+        // What is freed there is lent there again, and nowhere else.
+        let place = first.place;
+        device.free(first);
+        let outside = ask(&mut device, MemPoolId::DEFAULT, MIB).unwrap();
+        assert_ne!(outside.place.segment, place.segment);
+        assert_eq!(ask(&mut device, pool, MIB).unwrap().place, place);
+        let _ = (second, third);
+        device.pool().validate().unwrap();
+    }
+}
+
+#[test]
+fn pools_nest() {
+    // PyTorch's test: 20 MiB each in 1 > 2 > 3 > 2 > 1.
+    let mut device = SimDevice::new(1 << 30, Config::default());
+    let pools: Vec<MemPoolId> = (0..3).map(|_| device.pool_mut().new_mem_pool(PLAIN)).collect();
+    assert!(pools.windows(2).all(|pair| pair[0] < pair[1]) && pools[0] > MemPoolId::DEFAULT);
+    let _held: Vec<Lease> = [0, 1, 2, 1, 0].map(|at| ask(&mut device, pools[at], 20 * MIB).unwrap()).into();
+    assert_eq!(pools.iter().map(|pool| segments(&mut device, *pool)).collect::<Vec<_>>(), [2, 2, 1]);
+}
+
+#[test]
+fn a_pool_that_does_not_split_has_one_block_per_segment() {
+    for config in both() {
+        let mut device = SimDevice::new(1 << 30, config);
+        let options = MemPoolOptions { no_split: true, ..PLAIN };
+        let pool = device.pool_mut().new_mem_pool(options);
+        let _held = [(); 2].map(|()| ask(&mut device, pool, 4 * MIB).unwrap());
+        let snapshot = device.pool_mut().snapshot();
+        assert_eq!(snapshot.segments.len(), 2);
+        assert!(snapshot.segments.iter().all(|segment| segment.blocks.len() == 1 && segment.pool == pool));
+    }
+}
+
+#[test]
+fn memory_outlives_its_pool() {
+    for config in both() {
+        let mut device = SimDevice::new(1 << 30, config);
+        let pool = device.pool_mut().new_mem_pool(PLAIN);
+        let live = ask(&mut device, pool, 4 * MIB).unwrap();
+        let freed = ask(&mut device, pool, 32 * MIB).unwrap();
+        device.free(freed);
+        // While somebody holds the pool its memory stays.
+        device.empty_cache();
+        assert_eq!(segments(&mut device, pool), 2);
+        device.pool_mut().drop_mem_pool(pool);
+        assert_eq!((segments(&mut device, pool), segments(&mut device, MemPoolId::DEFAULT)), (0, 2));
+        device.pool().validate().unwrap();
+        device.empty_cache();
+        assert_eq!(device.buffers().map(|(segment, _)| segment).collect::<Vec<_>>(), [live.place.segment]);
+        // A request for the pool that is gone is everybody's.
+        let late = ask(&mut device, pool, MIB).unwrap();
+        assert_eq!(segments(&mut device, pool), 0);
+        device.free(late);
+        device.free(live);
+        device.synchronize();
+        device.empty_cache();
+        assert_eq!(device.driver_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_pool_that_helps_out_serves_before_a_request_fails() {
+    for config in both() {
+        let mut device = SimDevice::new(80 * MIB, config);
+        let helping = MemPoolOptions { use_on_oom: true, ..PLAIN };
+        let (keeps, helps) = (device.pool_mut().new_mem_pool(PLAIN), device.pool_mut().new_mem_pool(helping));
+        let theirs = [keeps, helps].map(|pool| ask(&mut device, pool, 40 * MIB).unwrap());
+        assert_eq!(ask(&mut device, MemPoolId::DEFAULT, 40 * MIB).unwrap_err().cause, OomCause::Driver);
+        let places = theirs.each_ref().map(|lease| lease.place);
+        theirs.into_iter().for_each(|lease| device.free(lease));
+        let helped = ask(&mut device, MemPoolId::DEFAULT, 30 * MIB).unwrap();
+        assert_eq!((helped.place.segment, helped.place.offset), (places[1].segment, 0));
+        // The other one's memory is not touched, and the report says whose it is.
+        let report = ask(&mut device, MemPoolId::DEFAULT, 30 * MIB).unwrap_err();
+        assert_eq!(report.cause, OomCause::Stranded);
+        assert!(report.to_string().contains("help: 50.0 MiB are cached, but kept for others: by private pools"), "{report}");
+        assert!(ask(&mut device, keeps, 30 * MIB).is_ok(), "its own requests get it");
+        device.pool().validate().unwrap();
+    }
+}
+
+#[test]
+fn a_pool_that_is_gone_is_everybodys() {
+    let mut device = SimDevice::new(40 * MIB, Config::default());
+    let pool = device.pool_mut().new_mem_pool(MemPoolOptions { use_on_oom: true, ..PLAIN });
+    let lease = ask(&mut device, pool, 40 * MIB).unwrap();
+    let place = lease.place;
+    device.pool_mut().drop_mem_pool(pool);
+    device.free(lease);
+    assert_eq!(ask(&mut device, MemPoolId::DEFAULT, 40 * MIB).unwrap().place, place);
+    // Dropping it again, or one that never was, changes nothing.
+    device.pool_mut().drop_mem_pool(pool);
+    device.pool_mut().drop_mem_pool(MemPoolId(77));
+    device.pool_mut().drop_mem_pool(MemPoolId::DEFAULT);
+    device.pool().validate().unwrap();
+}
