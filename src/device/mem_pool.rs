@@ -41,7 +41,7 @@ impl Drop for Handle {
 
 thread_local! {
     /// (device, pool) of the guards alive on this thread, innermost last; `None` for one dropped before an inner one.
-    static ENTERED: RefCell<SmallVec<[Option<(u64, MemPool)>; 1]>> = const { RefCell::new(SmallVec::new_const()) };
+    static ENTERED: RefCell<SmallVec<[Option<(u64, MemPool)>; 1]>> = RefCell::new(SmallVec::new());
 }
 
 /// Requests of its thread go to a pool until it is dropped. Guards nest; the innermost one that is alive counts.
