@@ -115,9 +115,7 @@ mod tests {
         assert_eq!(wanted("", "Gl").best(&found), Some(2), "the backend's name");
         assert_eq!(wanted("metal", "").best(&found), None);
         assert_eq!(wanted("gl", "geforce").best(&found), None);
-        let mut options = DeviceOptions::default();
-        options.adapter = Some("llvmpipe".into());
-        options.backend = Some("vk".into());
+        let options = DeviceOptions { adapter: Some("llvmpipe".into()), backend: Some("vk".into()), ..DeviceOptions::default() };
         let environment = |_: &str| Some(String::from("gl"));
         assert_eq!(Wanted::new(&options, environment).unwrap().best(&found), Some(1), "options win");
         assert!(Wanted::new(&DeviceOptions::default(), |_| Some("cuda".into())).unwrap_err().to_string().contains("\"cuda\""));

@@ -39,9 +39,12 @@ impl Drop for Handle {
     }
 }
 
+/// Entered pools with the ids of their devices.
+type Entered = SmallVec<[Option<(u64, MemPool)>; 1]>;
+
 thread_local! {
     /// (device, pool) of the guards alive on this thread, innermost last; `None` for one dropped before an inner one.
-    static ENTERED: RefCell<SmallVec<[Option<(u64, MemPool)>; 1]>> = RefCell::new(SmallVec::new());
+    static ENTERED: RefCell<Entered> = RefCell::new(SmallVec::new());
 }
 
 /// Requests of its thread go to a pool until it is dropped. Guards nest; the innermost one that is alive counts.
