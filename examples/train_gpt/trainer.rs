@@ -169,9 +169,9 @@ impl Trainer {
         text += &match self.saved {
             Some(step) => format!("\nstep {step} is saved; go on from there with --resume {path}"),
             None if self.step == first => String::from("\nno step was trained, so nothing was saved"),
-            None => {
-                format!("\nnothing was saved: what was trained is lost or may be wrong; --save-every STEPS saves along the way")
-            }
+            None => String::from(
+                "\nnothing was saved: what was trained is lost or may be wrong; --save-every STEPS saves along the way",
+            ),
         };
         anyhow::Error::msg(text)
     }

@@ -53,7 +53,7 @@ fn chunk_cuts_into_at_most_so_many_parts() {
     let rule = |len: usize, count: usize| -> Vec<usize> {
         let size = len.div_ceil(count).max(1);
         let mut lens: Vec<usize> = std::iter::repeat_n(size, len / size).collect();
-        lens.extend((len % size > 0).then_some(len % size));
+        lens.extend(Some(len % size).filter(|rest| *rest > 0));
         if len == 0 { vec![0; count] } else { lens }
     };
     assert_eq!(rule(5, 4), [2, 2, 1]);
