@@ -44,6 +44,10 @@ pub fn run(_quick: bool) -> anyhow::Result<()> {
     }
     assert_eq!(device.memory_breakdown().sum(), device.memory_reserved());
 
+    // Told before a request fails, and when 9/10 of the limit are reserved.
+    let _oom = device.attach_out_of_memory_observer(|_, report| println!("\nno room for {} bytes", report.requested));
+    let _short = device.attach_memory_limit_observer(0.9, |_, now| println!("running short: {now}"))?;
+
     // Too much is a value. It says who holds the memory, and everything goes on.
     match Tensor::zeros(&device, &[16, 1 << 20]) {
         Err(Error::OutOfMemory(report)) => println!("\n{report}\n"),
@@ -54,6 +58,9 @@ pub fn run(_quick: bool) -> anyhow::Result<()> {
     device.empty_cache()?;
     show("after empty_cache only the parameters");
     println!("{}", device.memory_summary(true));
+    if let Some((free, total)) = device.mem_get_info() {
+        println!("{:.1} of {:.1} MiB can still be reserved", mib(free), mib(total));
+    }
 
     // All that happened: for PyTorch's memory_viz page, and as a page of our own that any browser opens.
     let snapshot = device.memory_snapshot();

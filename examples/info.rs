@@ -25,6 +25,11 @@ pub fn describe(device: &linn::Device) -> String {
         ("block alignment", format!("{} bytes", limits.storage_alignment)),
         ("workgroup", format!("{} invocations, {} bytes", limits.max_invocations, limits.max_workgroup_memory)),
         ("subgroup size", if limits.subgroup_size == 0 { "not fixed".into() } else { limits.subgroup_size.to_string() }),
+        ("memory limit", device.mem_get_info().map_or("none (wgpu does not say how much there is)".into(), |(_, all)| mib(all))),
+        (
+            "driver memory",
+            device.driver_memory().map_or("not told".into(), |held| format!("{} in {} pieces", mib(held.reserved), held.blocks)),
+        ),
         ("features", device.features().join(" ")),
         ("linn", env!("CARGO_PKG_VERSION").into()),
         ("wgpu", "30".into()),

@@ -1,6 +1,7 @@
 //! Feeds recorded or synthetic allocations to the very pool that devices use, one row at a time, and prints what that took.
 //!
-//! `cargo run --release --example replay -- FILES...`, files being workloads (`op,id,size,stream` rows, plain or gzip).
+//! `cargo run --release --example replay -- FILES...`, files being workloads (`op,id,size,stream` rows) or snapshots with a
+//! history as JSON (linn's `Snapshot::to_json`, or PyTorch's), plain or gzip.
 //! Without files, the synthetic workloads of `--seed` are replayed.
 
 use std::io::Read;
@@ -15,17 +16,17 @@ use linn::profile::synthetic::{FAMILIES, generate};
 /// Replays allocations on the pool of linn and says what it reserved.
 #[derive(Parser)]
 pub struct Args {
-    /// Workload files, plain or gzip; none: synthetic ones.
+    /// Workloads (rows) and snapshots with a history (JSON), plain or gzip; none: synthetic workloads.
     files: Vec<PathBuf>,
-    /// Rules of placement.
-    #[arg(long, value_enum, default_value_t = PolicyArg::Linn)]
-    policy: PolicyArg,
+    /// Rules of placement [default: what --alloc-conf says, else linn].
+    #[arg(long, value_enum)]
+    policy: Option<PolicyArg>,
     /// Most bytes to reserve: BYTES, or FACTORxlive (of each workload's peak of live bytes), or FACTORxlive+BYTES; units KiB,
     /// MiB, GiB.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     limit: Option<String>,
     /// Largest segment.
-    #[arg(long, default_value = "64GiB")]
+    #[arg(long, default_value = "64GiB", allow_hyphen_values = true)]
     max_segment: String,
     /// Submissions complete so many rows later; 0: at once.
     #[arg(long, default_value_t = 0)]
@@ -37,7 +38,8 @@ pub struct Args {
     /// Further settings, as in LINN_ALLOC_CONF.
     #[arg(long, default_value = "")]
     alloc_conf: String,
-    /// Replay on the device, not in simulation. `--late` and `--max-segment` are the device's then.
+    /// Replay on the device, not in simulation: each tensor is written when it is made and before it is dropped, on its
+    /// stream. `--late` and `--max-segment` are the device's then.
     #[arg(long)]
     device: bool,
     /// Seed of the synthetic workloads.
@@ -54,7 +56,7 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum PolicyArg {
     Linn,
     Pytorch,
@@ -102,15 +104,23 @@ fn workloads(args: &Args) -> Result<Vec<Workload>> {
 }
 
 fn read(path: &Path) -> Result<Workload> {
-    let bytes = std::fs::read(path)?;
-    let mut text = String::new();
+    let mut bytes = std::fs::read(path)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?;
-    } else {
-        text = String::from_utf8(bytes)?;
+        let mut plain = Vec::new();
+        flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut plain)?;
+        bytes = plain;
     }
+    if bytes.first() == Some(&0x80) {
+        bail!(
+            "this is a pickle\nhelp: write it as JSON: python -c 'import json, pickle, sys; json.dump(pickle.load(sys.stdin.buffer), sys.stdout)'"
+        );
+    }
+    let text = String::from_utf8(bytes).context("this is no text\nhelp: pass rows op,id,size,stream or a snapshot as JSON")?;
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let name = file.trim_end_matches(".gz").trim_end_matches(".csv").trim_end_matches(".workload");
+    let name = file.trim_end_matches(".gz").trim_end_matches(".csv").trim_end_matches(".json").trim_end_matches(".workload");
+    if text.trim_start().starts_with('{') {
+        return Ok(Workload::from_snapshot(name, &text)?);
+    }
     Ok(Workload::parse(name, &text)?)
 }
 
@@ -127,25 +137,64 @@ fn write(folder: &Path, workloads: &[Workload]) -> Result<String> {
     Ok(out)
 }
 
-/// `12`, `12KiB`, `1.5GiB`: bytes.
-fn bytes(text: &str) -> Result<u64> {
+/// `12`, `12KiB`, `1.5GiB`: bytes. `None` for what is not written so.
+fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
     let unit = match unit {
         "" | "B" => 1u64,
         "KiB" => 1 << 10,
         "MiB" => 1 << 20,
         "GiB" => 1 << 30,
-        other => bail!("\"{other}\" is no unit; use KiB, MiB or GiB"),
+        _ => return None,
     };
-    let number: f64 = number.parse().with_context(|| format!("\"{text}\" is no number of bytes"))?;
-    Ok((number * unit as f64) as u64)
+    let bytes = factor(number)? * unit as f64;
+    (bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+/// A number in plain digits: no sign, no exponent, nothing infinite.
+fn factor(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|number: &f64| plain && number.is_finite())
 }
 
 fn limit(text: &str, peak_live: u64) -> Result<u64> {
-    let Some((factor, more)) = text.split_once("xlive") else { return bytes(text) };
-    let factor: f64 = factor.parse().with_context(|| format!("\"{factor}\" is no factor"))?;
-    let more = if more.is_empty() { 0 } else { bytes(more.strip_prefix('+').unwrap_or(more))? };
-    Ok((factor * peak_live as f64) as u64 + more)
+    let parsed = match text.split_once("xlive") {
+        None => bytes(text),
+        Some((times, more)) => {
+            let more = if more.is_empty() { Some(0) } else { more.strip_prefix('+').and_then(bytes) };
+            let share = factor(times).filter(|times| *times > 0.0).map(|times| times * peak_live as f64);
+            share.zip(more).and_then(|(share, more)| (share as u64).checked_add(more))
+        }
+    };
+    parsed.filter(|bytes| *bytes > 0).with_context(|| {
+        format!("--limit is {text:?}\nhelp: pass BYTES, FACTORxlive or FACTORxlive+BYTES, for instance 512MiB or 1.03xlive+8MiB")
+    })
+}
+
+/// The smallest segment that can hold anything: a block is 512 bytes at least under PyTorch's rules.
+const SMALLEST_SEGMENT: u64 = 512;
+
+fn max_segment(text: &str) -> Result<u64> {
+    bytes(text).filter(|bytes| *bytes >= SMALLEST_SEGMENT).with_context(|| {
+        format!("--max-segment is {text:?}\nhelp: pass {SMALLEST_SEGMENT} bytes or more, for instance 256MiB or 2GiB")
+    })
+}
+
+/// What `--policy` and `--alloc-conf` say together.
+fn policy(args: &Args, config: &Config) -> Result<Policy> {
+    let wanted = args.policy.map(|policy| match policy {
+        PolicyArg::Linn => Policy::Linn,
+        PolicyArg::Pytorch => Policy::Pytorch,
+    });
+    let conf: String = args.alloc_conf.chars().filter(|c| !c.is_whitespace()).collect();
+    let named = conf.split(',').any(|pair| pair.starts_with("policy:"));
+    match wanted {
+        Some(wanted) if named && wanted != config.policy => {
+            bail!("--policy and --alloc-conf {conf:?} name two policies\nhelp: leave one of them out")
+        }
+        Some(wanted) => Ok(wanted),
+        None => Ok(config.policy),
+    }
 }
 
 fn compaction(args: &Args) -> &'static str {
@@ -153,13 +202,10 @@ fn compaction(args: &Args) -> &'static str {
 }
 
 fn one(args: &Args, workload: &Workload) -> Result<Figures> {
-    let mut config = Config { max_segment: bytes(&args.max_segment)?, ..Config::default() };
+    let mut config = Config { max_segment: max_segment(&args.max_segment)?, ..Config::default() };
     config.apply(compaction(args))?;
     config.apply(&args.alloc_conf)?;
-    config.policy = match args.policy {
-        PolicyArg::Linn => Policy::Linn,
-        PolicyArg::Pytorch => Policy::Pytorch,
-    };
+    config.policy = policy(args, &config)?;
     if let Some(text) = &args.limit {
         config.limit = limit(text, workload.peak_live(config.max_segment))?;
     }
@@ -174,7 +220,8 @@ fn on_device(_: &Args, _: &Workload, _: &Config) -> Result<Figures> {
     bail!("--device needs the gpu feature")
 }
 
-/// Tensors of these sizes on a device; nothing computes with them.
+/// Tensors of these sizes on a device. A few bytes are copied into each when it is made and before it is dropped, so that
+/// streams, order edges and completion are real, however large it is.
 #[cfg(feature = "gpu")]
 fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figures> {
     use linn::profile::replay::Row;
@@ -187,7 +234,8 @@ fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figure
     options.alloc_conf = Some(format!("{},{},{policy}", compaction(args), args.alloc_conf));
     let device = Device::open_with(options)?;
     let mut streams: HashMap<u32, Stream> = HashMap::from([(0, device.default_stream())]);
-    let mut live: HashMap<u64, Tensor> = HashMap::new();
+    let mut live: HashMap<u64, (Tensor, Stream)> = HashMap::new();
+    let touch = |tensor: &Tensor, value: f32| tensor.narrow(0, 0, 1)?.copy_from_slice_(&[value]);
     let largest = device.limits().max_buffer_size;
     let mut figures = Figures { peak_live: workload.peak_live(largest), ..Figures::default() };
     let start = std::time::Instant::now();
@@ -198,7 +246,10 @@ fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figure
                 let stream = streams.entry(stream.0).or_insert_with(|| device.new_stream());
                 let _guard = stream.enter();
                 match Tensor::empty(&device, &[size.div_ceil(4) as usize], DType::F32) {
-                    Ok(tensor) => _ = live.insert(id, tensor),
+                    Ok(tensor) => {
+                        touch(&tensor, id as f32)?;
+                        live.insert(id, (tensor, stream.clone()));
+                    }
                     Err(Error::OutOfMemory(_)) => {
                         figures.failed += 1;
                         figures.beyond_segment += u64::from(size > largest);
@@ -206,10 +257,15 @@ fn on_device(args: &Args, workload: &Workload, config: &Config) -> Result<Figure
                     Err(error) => return Err(error.into()),
                 }
             }
-            Row::Free { id } => drop(live.remove(&id)),
+            Row::Free { id } => {
+                if let Some((tensor, stream)) = live.remove(&id) {
+                    stream.scope(|| touch(&tensor, 0.0))?;
+                }
+            }
             Row::EmptyCache => device.empty_cache()?,
         }
     }
+    device.synchronize()?;
     figures.ns_per_pair = start.elapsed().as_nanos() as f64 / figures.allocations.max(1) as f64;
     let stats = device.stats().memory;
     figures.peak_reserved = stats.reserved_bytes.peak;

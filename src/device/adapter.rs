@@ -24,6 +24,9 @@ pub struct DeviceOptions {
     pub caching: crate::memory::Caching,
     /// How kernel parameters travel; for tests of both ways.
     pub params: ParamsVia,
+    /// Calls that the driver does, and how many it refuses then, from the opening on; for tests.
+    #[doc(hidden)]
+    pub refuse_driver_calls: (u64, u64),
 }
 
 /// How kernel parameters travel to the device.

@@ -8,6 +8,7 @@ use futures_channel::oneshot;
 
 use crate::device::command::{ChunkId, Command, Op};
 use crate::device::history::StackTable;
+use crate::device::observers::{MemoryUse, Observers, Shortage};
 use crate::device::places::Places;
 use crate::device::staging::Staging;
 use crate::error::{Error, Result};
@@ -61,6 +62,7 @@ pub(crate) struct Core {
     pub(crate) queue_sleeps: bool,
     pub(crate) counters: Counters,
     pub(crate) stacks: StackTable,
+    pub(crate) observers: Observers,
 }
 
 /// A read on its way: the bytes of a download chunk that somebody waits for.
@@ -140,6 +142,7 @@ impl Core {
             queue_sleeps: false,
             counters: Counters::default(),
             stacks: StackTable::default(),
+            observers: Observers::default(),
         }
     }
 
@@ -164,6 +167,9 @@ impl Core {
             let Some(place) = self.places.of(step.block) else { continue };
             let stream = step.fence.stream;
             self.timeline.wait(stream, &step.after);
+            // What a recorded stream does with the old place is not among the block's known uses.
+            let foreign = self.timeline.foreign_uses(step.block);
+            self.timeline.wait(stream, &foreign);
             let mut accesses = AccessList::default();
             accesses.push(step.block, Access::Write);
             self.enqueue(stream, &accesses, Command { label: "compact", op: Op::Move { place, to: step.to } });
@@ -201,6 +207,16 @@ impl Core {
                 self.released_ever += 1;
             }
         }
+    }
+
+    /// What is reserved and what may be.
+    pub(crate) fn memory_use(&self) -> MemoryUse {
+        MemoryUse { reserved: self.pool.reserved().0, limit: self.pool.limit() }
+    }
+
+    /// Who wants to be told that the memory use was `before` and is another one now.
+    pub(crate) fn shortage(&self, before: MemoryUse) -> Shortage {
+        self.observers.short(before, self.memory_use())
     }
 
     /// A segment was bought.

@@ -1,9 +1,20 @@
-//! Creating buffers: error scopes become typed answers, and on GL the queue thread does it.
+//! Calls that a driver can refuse: error scopes become typed answers. On GL the queue thread creates the buffers.
 
 use futures_channel::oneshot;
 
 use crate::device::Shared;
 use crate::device::core::BufferOrder;
+use crate::device::failures::Failures;
+
+/// The wgpu device and queue.
+pub(crate) struct Gpu {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) failures: Failures,
+}
+
+/// The label of segments.
+pub(crate) const SEGMENT: &str = "linn.segment";
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +47,7 @@ impl BufferKind {
 
     fn label(self) -> &'static str {
         match self {
-            BufferKind::Segment => "linn.segment",
+            BufferKind::Segment => SEGMENT,
             BufferKind::Upload => "linn.upload",
             BufferKind::Download => "linn.download",
             BufferKind::Uniform => "linn.uniform",
@@ -47,9 +58,9 @@ impl BufferKind {
 }
 
 /// Creates a buffer on this thread.
-pub(crate) fn create(device: &wgpu::Device, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
-    scoped(device, || {
-        device.create_buffer(&wgpu::BufferDescriptor {
+pub(crate) fn create(gpu: &Gpu, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
+    gpu.attempt(kind.label(), || {
+        gpu.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some(kind.label()),
             size,
             usage: kind.usage(),
@@ -59,9 +70,9 @@ pub(crate) fn create(device: &wgpu::Device, size: u64, kind: BufferKind) -> Resu
 }
 
 /// Creates a texture of four f32 per texel on this thread, to copy into and to read from.
-pub(crate) fn create_texture(device: &wgpu::Device, width: u32, height: u32) -> Result<wgpu::Texture, String> {
-    scoped(device, || {
-        device.create_texture(&wgpu::TextureDescriptor {
+pub(crate) fn create_texture(gpu: &Gpu, width: u32, height: u32) -> Result<wgpu::Texture, String> {
+    gpu.attempt("linn.stage", || {
+        gpu.device.create_texture(&wgpu::TextureDescriptor {
             label: Some("linn.stage"),
             size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
             mip_level_count: 1,
@@ -74,16 +85,25 @@ pub(crate) fn create_texture(device: &wgpu::Device, width: u32, height: u32) -> 
     })
 }
 
+impl Gpu {
+    /// One call that the driver can refuse: buffers, textures, pipelines, bind groups, command buffers, submissions. `Err`
+    /// holds the driver's words.
+    pub(crate) fn attempt<T>(&self, label: &str, call: impl FnOnce() -> T) -> Result<T, String> {
+        self.failures.check(label)?;
+        scoped(&self.device, call)
+    }
+}
+
 /// Push scopes, create, pop, with nothing between.
 fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, String> {
+    if cfg!(target_arch = "wasm32") {
+        // In browsers a scope answers later; without one the error is kept for whoever synchronises (`Shared::new`).
+        return Ok(create());
+    }
     let out_of_memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
     let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
     let made = create();
     let (validation, out_of_memory) = (validation.pop(), out_of_memory.pop());
-    if cfg!(target_arch = "wasm32") {
-        // In browsers the answer comes later, as an uncaptured error; see `Shared::new`.
-        return Ok(made);
-    }
     let error = pollster::block_on(async { (validation.await, out_of_memory.await) });
     match error {
         (None, None) => Ok(made),
@@ -94,7 +114,13 @@ fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Str
 /// One empty dispatch, run to its end: the driver's compiler builds its globals, and registers what destroys them at the end
 /// of the process. What `at_exit` registers afterwards runs before that.
 #[cfg(unix)]
-pub(crate) fn warm_up(device: &wgpu::Device, queue: &wgpu::Queue) {
+pub(crate) fn warm_up(gpu: &Gpu) {
+    // A device that fails here fails at its first real command, with an error.
+    let _ = scoped(&gpu.device, || dispatch_nothing(&gpu.device, &gpu.queue));
+}
+
+#[cfg(unix)]
+fn dispatch_nothing(device: &wgpu::Device, queue: &wgpu::Queue) {
     let source = wgpu::ShaderSource::Wgsl("@compute @workgroup_size(1) fn main() {}".into());
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some("linn.warm_up"), source });
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -112,18 +138,14 @@ pub(crate) fn warm_up(device: &wgpu::Device, queue: &wgpu::Queue) {
         pass.dispatch_workgroups(1, 1, 1);
     }
     let index = queue.submit([encoder.finish()]);
-    // A device that fails here fails at its first real command, with an error.
     let _ = device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(super::CLOSING) });
 }
 
 impl Shared {
     /// Creates a buffer; `Err` holds the driver's words.
     pub(crate) fn create_buffer(&self, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
-        if let Some(failure) = self.injected_failure(kind) {
-            return Err(failure);
-        }
         if !self.on_queue_thread_only {
-            return create(&self.gpu.device, size, kind);
+            return create(&self.gpu, size, kind);
         }
         // GL: a call beside a long submit of another thread would panic inside wgpu.
         let (answer, receive) = oneshot::channel();

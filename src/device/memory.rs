@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::SmallVec;
+
 use crate::device::Device;
 use crate::device::driver::BufferKind;
 use crate::device::mem_pool;
@@ -85,7 +87,8 @@ impl Device {
         let shared = self.shared();
         let mut request = Request::new(stream, size, tag).in_pool(mem_pool::entered(self));
         let stack = shared.capture_stack(Stacks::Alloc);
-        loop {
+        let mut shortages = SmallVec::<[_; 1]>::new();
+        let memory = loop {
             let mut guard = shared.lock();
             let core = &mut *guard;
             core.alive()?;
@@ -101,7 +104,7 @@ impl Device {
                     if moved {
                         shared.wake(guard);
                     }
-                    return Ok(Memory { device: self.clone(), block, place: id, size, block_size: place.size, version });
+                    break Ok(Memory { device: self.clone(), block, place: id, size, block_size: place.size, version });
                 }
                 Answer::NeedSegment(segment) => {
                     core.release_segments();
@@ -116,8 +119,10 @@ impl Device {
                     match bought {
                         Ok(buffer) => {
                             core.note(None);
+                            let before = core.memory_use();
                             let id = core.pool.handle_segment(segment);
                             core.add_segment(id, buffer);
+                            shortages.push(core.shortage(before));
                         }
                         Err(_) => core.pool.handle_segment_failed(&mut request, segment, &core.timeline),
                     }
@@ -128,9 +133,16 @@ impl Device {
                     self.wait_for_everything()?;
                     shared.wait_until_forgotten();
                 }
-                Answer::Exhausted(report) => return Err(Error::OutOfMemory(report)),
+                Answer::Exhausted(report) => {
+                    drop(guard);
+                    self.tell_failure(&report);
+                    break Err(Error::OutOfMemory(report));
+                }
             }
-        }
+        };
+        // Now that the request has its block: an observer may empty the cache.
+        shortages.into_iter().for_each(|shortage| shortage.tell(self));
+        memory
     }
 
     /// Moves live memory by commands of `stream`; see `Device::compact`.

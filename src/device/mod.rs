@@ -10,9 +10,11 @@ mod choice;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
+mod failures;
 mod history;
 mod mem_pool;
 mod memory;
+mod observers;
 pub(crate) mod places;
 pub(crate) mod staging;
 mod statistics;
@@ -25,7 +27,8 @@ pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
 pub use core::Counters;
 pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
-pub use statistics::DeviceStats;
+pub use observers::{MemoryUse, Observer};
+pub use statistics::{DeviceStats, DriverMemory};
 
 use crate::device::command::ChunkId;
 use crate::device::core::Core;
@@ -33,6 +36,8 @@ use crate::error::{Error, Result};
 use crate::ids::FenceSet;
 use crate::memory::{Caching, Config, Pool};
 use adapter::Opened;
+pub(crate) use driver::Gpu;
+use failures::Failures;
 use futures_channel::oneshot;
 
 /// A device: an adapter that was opened, with its streams, memory and queue. Cloning gives another handle on it.
@@ -53,12 +58,6 @@ pub(crate) const CLOSING: std::time::Duration = std::time::Duration::from_secs(1
 /// What upper floors run when the device closes (joins the queue thread).
 pub(crate) type Closer = Box<dyn FnOnce() + Send>;
 
-/// The wgpu device and queue.
-pub(crate) struct Gpu {
-    pub(crate) device: wgpu::Device,
-    pub(crate) queue: wgpu::Queue,
-}
-
 /// What all handles and the queue share.
 pub(crate) struct Shared {
     pub(crate) gpu: Gpu,
@@ -76,8 +75,6 @@ pub(crate) struct Shared {
     attachments: [OnceLock<Box<dyn Any + Send + Sync>>; 4],
     /// Where the queue runs without a thread of its own: makes it take a step.
     pub(crate) step: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Purchases of segments to refuse from now on; for tests.
-    pub(crate) refuse_segments: AtomicU64,
     /// Which calls record their whole stack, as a number of [`crate::memory::Stacks`].
     pub(crate) recorded_stacks: AtomicU8,
 }
@@ -124,9 +121,10 @@ impl Shared {
     fn new(opened: Opened, options: DeviceOptions) -> Result<Arc<Shared>> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let config = pool_config(&opened.limits, &options)?;
+        let (pass, count) = options.refuse_driver_calls;
         let on_queue_thread_only = opened.info.backend == "gl" && cfg!(not(target_arch = "wasm32"));
         let shared = Arc::new(Shared {
-            gpu: Gpu { device: opened.device, queue: opened.queue },
+            gpu: Gpu { device: opened.device, queue: opened.queue, failures: Failures::new(pass, count) },
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             info: opened.info,
             limits: opened.limits,
@@ -137,13 +135,12 @@ impl Shared {
             room: Condvar::new(),
             attachments: [const { OnceLock::new() }; 4],
             step: OnceLock::new(),
-            refuse_segments: AtomicU64::new(0),
             recorded_stacks: AtomicU8::new(0),
         });
         #[cfg(unix)]
         {
             if shared.info.kind == AdapterKind::Software {
-                driver::warm_up(&shared.gpu.device, &shared.gpu.queue);
+                driver::warm_up(&shared.gpu);
             }
             at_exit::watch(&shared);
         }
@@ -241,15 +238,6 @@ impl Shared {
         drop(orphans);
     }
 
-    pub(crate) fn injected_failure(&self, kind: driver::BufferKind) -> Option<String> {
-        if kind != driver::BufferKind::Segment {
-            return None;
-        }
-        let less = |left: u64| left.checked_sub(1);
-        let refused = self.refuse_segments.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok();
-        refused.then(|| String::from("refused by a test"))
-    }
-
     /// State of an upper floor, made at first use. At most four types per device.
     pub(crate) fn attachment<T: Any + Send + Sync>(&self, make: impl Fn() -> T) -> Option<&T> {
         self.attachments.iter().find_map(|slot| slot.get_or_init(|| Box::new(make())).downcast_ref::<T>())
@@ -270,13 +258,6 @@ impl Device {
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
         Shared::new(adapter::open_noop(), options)
-    }
-
-    /// The driver refuses the next `count` segments. For tests of what happens then.
-    #[cfg(not(target_arch = "wasm32"))]
-    #[doc(hidden)]
-    pub fn refuse_segments(&self, count: u64) {
-        self.shared().refuse_segments.store(count, Ordering::Release);
     }
 
     pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {

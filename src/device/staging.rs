@@ -42,6 +42,8 @@ enum State {
     Mapping,
     /// A download whose bytes are being read by their owners.
     Reading,
+    /// It could not be mapped: its number serves the next chunk that is bought.
+    Dead,
 }
 
 struct Chunk {
@@ -145,7 +147,20 @@ impl Staging {
             Direction::Upload => self.upload_bytes += size,
             Direction::Download => self.download_bytes += size,
         }
-        self.chunks.push(chunk);
+        match self.chunks.iter_mut().find(|chunk| chunk.state == State::Dead) {
+            Some(dead) => *dead = chunk,
+            None => self.chunks.push(chunk),
+        }
+    }
+
+    /// The chunk could not be mapped and is of no more use.
+    pub(crate) fn handle_unmappable(&mut self, id: ChunkId) {
+        let chunk = &mut self.chunks[id.0 as usize];
+        chunk.state = State::Dead;
+        match chunk.direction {
+            Direction::Upload => self.upload_bytes -= chunk.size,
+            Direction::Download => self.download_bytes -= chunk.size,
+        }
     }
 
     /// A command that uses the chunk is about to be encoded. Returns the buffer, and true when it has to be unmapped first.

@@ -31,6 +31,20 @@ impl DeviceStats {
     }
 }
 
+/// What wgpu's own allocator holds of the driver's memory for a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverMemory {
+    /// Bytes of all buffers and textures that exist: segments, staging, and what linn needs beside them (parameters of
+    /// kernels, the bounce buffer of compaction: about 2 MiB).
+    pub allocated: u64,
+    /// Their number.
+    pub allocations: u64,
+    /// Bytes that wgpu holds of the driver to put them in: what a system monitor shows, less the driver's own needs.
+    pub reserved: u64,
+    /// The pieces these were bought in. Small buffers share a piece of 4 to 8 MiB; a large one has its own.
+    pub blocks: u64,
+}
+
 impl Device {
     /// All counters at this moment.
     pub fn stats(&self) -> DeviceStats {
@@ -75,6 +89,30 @@ impl Device {
         self.shared().lock().pool.breakdown()
     }
 
+    /// What wgpu holds of the driver's memory for this device, beside [`Device::memory_reserved`], which is what of it the pool
+    /// has bought. `None` where wgpu does not keep a list: on GL, in browsers and without a driver.
+    ///
+    /// A buffer that was given back counts until the work that used it has completed.
+    pub fn driver_memory(&self) -> Option<DriverMemory> {
+        let report = self.shared().gpu.device.generate_allocator_report()?;
+        Some(DriverMemory {
+            allocated: report.total_allocated_bytes,
+            allocations: report.allocations.len() as u64,
+            reserved: report.total_reserved_bytes,
+            blocks: report.blocks.len() as u64,
+        })
+    }
+
+    /// Bytes that can still be reserved, and bytes that can be reserved in all: (free, total).
+    ///
+    /// wgpu does not tell how much memory an adapter has, or how much of it other programs use. What is known is the limit
+    /// (`DeviceOptions::memory_limit`, `limit_mb`, [`Device::set_memory_limit`]): the answer is the limit and what of it is
+    /// not reserved, and `None` without one. PyTorch's `mem_get_info` asks the driver instead.
+    pub fn mem_get_info(&self) -> Option<(u64, u64)> {
+        let now = self.shared().lock().memory_use();
+        (now.limit != u64::MAX).then(|| (now.limit.saturating_sub(now.reserved), now.limit))
+    }
+
     /// Peaks become the current values.
     pub fn reset_peak_memory_stats(&self) {
         self.shared().lock().pool.reset_peak_stats();
@@ -90,11 +128,18 @@ impl Device {
         self.shared().lock().pool.config().limit
     }
 
-    /// Most bytes to reserve from now on. What is reserved already stays until it is freed.
+    /// Most bytes to reserve from now on. Idle segments above it go back to the driver at once; what live tensors lie in
+    /// stays until it is freed.
     pub fn set_memory_limit(&self, bytes: u64) {
-        let core = &mut *self.shared().lock();
+        let mut guard = self.shared().lock();
+        let core = &mut *guard;
         core.note(None);
+        let before = core.memory_use();
         core.pool.set_limit(bytes);
+        let shortage = core.shortage(before);
+        core.release_segments();
+        self.shared().wake(guard);
+        shortage.tell(self);
     }
 
     /// Gives cached memory back to the driver; submits and waits first, so that nothing unused stays behind.

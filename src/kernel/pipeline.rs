@@ -3,13 +3,14 @@
 //! A pipeline is a shader of the catalogue for one element type and one way of sharing blocks. Recording only needs its
 //! number; the WGSL is composed then, so that what cannot be composed is an error of the call. Compiling waits for the queue.
 
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::device::command::PipelineId;
-use crate::device::{Device, ParamsVia};
+use crate::device::{Device, Gpu, ParamsVia};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ids::SegmentId;
@@ -126,25 +127,22 @@ impl Pipelines {
         Pipelines { compiled: Vec::new(), layouts: FxHashMap::default(), uniform, compilations: 0 }
     }
 
-    /// The compiled pipeline; compiles it at first use.
-    pub(crate) fn get(&mut self, device: &wgpu::Device, registry: &Registry, id: PipelineId) -> &Compiled {
+    /// The compiled pipeline; compiles it at first use. `Err` holds the driver's words; the next call tries again.
+    pub(crate) fn get(&mut self, gpu: &Gpu, registry: &Registry, id: PipelineId) -> Result<&Compiled, String> {
         let index = id.0 as usize;
-        if self.compiled.len() <= index {
-            self.compiled.resize_with(index + 1, || None);
-        }
-        if self.compiled[index].is_none() {
-            self.compiled[index] = Some(self.compile(device, registry.recipe(id)));
+        if self.compiled.get(index).is_none_or(Option::is_none) {
+            let recipe = registry.recipe(id);
+            let compiled = gpu.attempt(&recipe.label, || self.compile(&gpu.device, &recipe))?;
             self.compilations += 1;
+            self.compiled.resize_with(self.compiled.len().max(index + 1), || None);
+            self.compiled[index] = Some(compiled);
         }
-        match &self.compiled[index] {
-            Some(compiled) => compiled,
-            None => unreachable!("compiled just now"),
-        }
+        self.compiled[index].as_ref().ok_or_else(|| "a pipeline is missing".to_owned())
     }
 
-    fn compile(&mut self, device: &wgpu::Device, recipe: Recipe) -> Compiled {
+    fn compile(&mut self, device: &wgpu::Device, recipe: &Recipe) -> Compiled {
         let label = Some(recipe.label.as_str());
-        let source = wgpu::ShaderSource::Wgsl(recipe.wgsl.into());
+        let source = wgpu::ShaderSource::Wgsl(recipe.wgsl.as_str().into());
         // Kernels guard their own indices and bound their own loops; the checks cost registers on real GPUs.
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
         let group0 = self.layout(device, recipe.bindings, recipe.textures).clone();
@@ -220,7 +218,11 @@ impl BindGroups {
     }
 
     /// The group that binds `ranges`, made by `make` where it is not there.
-    pub(crate) fn get(&mut self, ranges: &SmallVec<[Range; 6]>, make: impl FnOnce() -> wgpu::BindGroup) -> &wgpu::BindGroup {
+    pub(crate) fn get<E>(
+        &mut self,
+        ranges: &SmallVec<[Range; 6]>,
+        make: impl FnOnce() -> Result<wgpu::BindGroup, E>,
+    ) -> Result<&wgpu::BindGroup, E> {
         self.clock += 1;
         let clock = self.clock;
         if self.groups.contains_key(ranges) {
@@ -231,9 +233,12 @@ impl BindGroups {
                 self.forget_older_half();
             }
         }
-        let entry = self.groups.entry(ranges.clone()).or_insert_with(|| (make(), clock));
+        let entry = match self.groups.entry(ranges.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert((make()?, clock)),
+        };
         entry.1 = clock;
-        &entry.0
+        Ok(&entry.0)
     }
 
     fn forget_older_half(&mut self) {

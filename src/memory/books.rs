@@ -22,7 +22,7 @@ impl Pool {
         let at = if splits {
             self.split(key, size)
         } else {
-            self.unlist(key.block);
+            self.list_of_mut(self.segments[segment].pool).remove(key);
             self.book_taken(segment, key.size);
             key.block
         };

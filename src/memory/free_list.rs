@@ -50,6 +50,8 @@ pub(super) struct FreeList {
     nodes: Nodes,
     /// The first two are `Nobody`'s and `Several`'s; others are made at first use.
     trees: Vec<(Home, Tree)>,
+    /// The tree that a block was added to last.
+    last: usize,
 }
 
 const NOBODY: usize = 0;
@@ -58,14 +60,21 @@ const SEVERAL: usize = 1;
 impl Default for FreeList {
     fn default() -> FreeList {
         let trees = vec![(Home::Nobody, Tree::default()), (Home::Several, Tree::default())];
-        FreeList { nodes: Nodes::default(), trees }
+        FreeList { nodes: Nodes::default(), trees, last: NOBODY }
     }
 }
 
 impl FreeList {
-    /// The number of the tree of `home`.
+    /// The number of the tree of `home`; most often the one that was asked for last.
     #[inline]
     fn number(&mut self, home: Home) -> usize {
+        if self.trees[self.last].0 != home {
+            self.last = self.find(home);
+        }
+        self.last
+    }
+
+    fn find(&mut self, home: Home) -> usize {
         match self.trees.iter().position(|(known, _)| *known == home) {
             Some(at) => at,
             None => {
@@ -97,8 +106,7 @@ impl FreeList {
     #[inline]
     pub(super) fn insert(&mut self, key: Key, home: Home) {
         let number = self.number(home);
-        self.trees[number].1.insert(&mut self.nodes, key);
-        self.nodes.set_tree(key.block, number as u32);
+        self.trees[number].1.insert(&mut self.nodes, key, number as u32);
     }
 
     /// Takes a block out of the tree it is in.
@@ -115,7 +123,6 @@ impl FreeList {
         let (known, tree) = &mut self.trees[number as usize];
         if *known == home {
             tree.rekey(&mut self.nodes, old, new);
-            self.nodes.set_tree(new.block, number);
         } else {
             self.remove(old);
             self.insert(new, home);

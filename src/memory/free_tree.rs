@@ -59,18 +59,12 @@ impl Nodes {
     }
 
     #[inline]
-    pub(super) fn set_tree(&mut self, block: u32, tree: u32) {
-        self.0[block as usize].tree = tree;
-    }
-
-    #[inline]
-    fn put(&mut self, key: Key) {
-        let node = Node { size: key.size, offset: key.offset, birth: key.birth, left: NONE, right: NONE, tree: 0 };
-        let at = key.block as usize;
-        if at >= self.0.len() {
-            self.0.resize(at + 1, node);
+    fn put(&mut self, key: Key, tree: u32) {
+        let node = Node { size: key.size, offset: key.offset, birth: key.birth, left: NONE, right: NONE, tree };
+        match self.0.get_mut(key.block as usize) {
+            Some(known) => *known = node,
+            None => self.0.resize(key.block as usize + 1, node),
         }
-        self.0[at] = node;
     }
 }
 
@@ -123,10 +117,10 @@ impl Tree {
         self.len
     }
 
-    /// Adds a block that is in no tree.
+    /// Adds a block that is in no tree; this is the tree of that number.
     #[inline]
-    pub(super) fn insert(&mut self, nodes: &mut Nodes, key: Key) {
-        nodes.put(key);
+    pub(super) fn insert(&mut self, nodes: &mut Nodes, key: Key, number: u32) {
+        nodes.put(key, number);
         let bin = bin_of(key.size);
         self.len += 1;
         if self.roots[bin] == NONE {
@@ -210,9 +204,13 @@ impl Tree {
         let node = &mut nodes.0[old.block as usize];
         let alone = self.roots[bin] == old.block && node.left == NONE && node.right == NONE;
         if alone && bin == bin_of(new.size) {
-            nodes.put(new);
-        } else if self.remove(nodes, old) {
-            self.insert(nodes, new);
+            let number = node.tree;
+            nodes.put(new, number);
+        } else {
+            let number = node.tree;
+            if self.remove(nodes, old) {
+                self.insert(nodes, new, number);
+            }
         }
     }
 
@@ -224,7 +222,21 @@ impl Tree {
     /// The first block with at least `size` bytes.
     #[inline]
     pub(super) fn first_fit(&self, nodes: &Nodes, size: u64) -> Option<Key> {
-        self.first_not_below(nodes, (size, 0, 0))
+        if self.len == 0 {
+            return None;
+        }
+        let bin = bin_of(size);
+        let (mut found, mut below) = (NONE, self.roots[bin]);
+        while below != NONE {
+            let node = &nodes.0[below as usize];
+            below = if node.size >= size {
+                found = below;
+                node.left
+            } else {
+                node.right
+            };
+        }
+        if found == NONE { self.first_from(nodes, bin + 1) } else { Some(nodes.key(found)) }
     }
 
     /// The next block after `key` in the order.
@@ -261,14 +273,19 @@ impl Tree {
                 below = nodes.0[below as usize].right;
             }
         }
-        if found == NONE {
-            below = self.roots[self.next_filled(bin + 1)?];
-            while below != NONE {
-                found = below;
-                below = nodes.0[below as usize].left;
-            }
+        if found == NONE { self.first_from(nodes, bin + 1) } else { Some(nodes.key(found)) }
+    }
+
+    /// The first block of the bins from `bin` on.
+    #[inline]
+    fn first_from(&self, nodes: &Nodes, bin: usize) -> Option<Key> {
+        let mut below = self.roots[self.next_filled(bin)?];
+        let mut first = below;
+        while below != NONE {
+            first = below;
+            below = nodes.0[below as usize].left;
         }
-        Some(nodes.key(found))
+        Some(nodes.key(first))
     }
 
     /// The first bin from `bin` on that holds a block.

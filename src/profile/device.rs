@@ -1,10 +1,11 @@
 //! The tables of a device.
 
-use super::summary::{category_summary, memory_summary};
+use super::summary::{category_summary, driver_line, memory_summary};
 use crate::device::Device;
 
 impl Device {
-    /// A table for people: PyTorch's, then where the bytes are now and were at the peaks. `abbreviated` leaves out the shares
+    /// A table for people: PyTorch's, then where the bytes are now and were at the peaks, and, where wgpu tells, what the
+    /// driver holds. `abbreviated` leaves out the shares
     /// of large and small requests.
     pub fn memory_summary(&self, abbreviated: bool) -> String {
         let (stats, breakdown) = (self.stats(), self.memory_breakdown());
@@ -12,6 +13,10 @@ impl Device {
         let table = memory_summary(&stats.memory, 0, abbreviated);
         let categories = category_summary(&stats.memory, &breakdown, staging);
         let (edges, syncs) = (stats.timeline.order_edges, stats.queue.host_syncs);
-        format!("{}\n{table}\n{categories}{edges} order edges, {syncs} host syncs\n", self.name())
+        let mut driver = String::new();
+        if let Some(held) = self.driver_memory() {
+            driver = driver_line(held.allocated, held.allocations, held.reserved, held.blocks);
+        }
+        format!("{}\n{table}\n{categories}{driver}{edges} order edges, {syncs} host syncs\n", self.name())
     }
 }

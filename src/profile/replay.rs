@@ -3,6 +3,7 @@
 //! The format is a text of rows `op,id,size,stream` after a head line; lines that start with `#` are remarks. `a` allocates
 //! `size` bytes on `stream` and names them `id` (each id once), `f` frees `id`, `c` says that the program emptied its
 //! cache. Rows `r` (the recorded allocator had to drop its cache) and `o` (an allocation failed there) are skipped.
+//! [`Workload::from_snapshot`] reads the history of a snapshot instead.
 //!
 //! ```
 //! use linn::profile::replay::{Options, Workload, replay};

@@ -113,3 +113,12 @@ pub fn category_summary(stats: &Stats, now: &Breakdown, staging: u64) -> String 
     }
     out
 }
+
+/// The driver's view below the categories: so many bytes in buffers and textures, in so many bytes of its memory.
+pub fn driver_line(allocated: u64, allocations: u64, reserved: u64, blocks: u64) -> String {
+    let (inside, held) = (Bytes(allocated).to_string(), Bytes(reserved));
+    format!(
+        "{:<18}{inside:>12}  (reserved + staging + linn's own; {allocations} buffers in {blocks} pieces of {held})\n",
+        "driver"
+    )
+}

@@ -116,7 +116,7 @@ impl Encoder {
         }
     }
 
-    /// One command buffer for the batch. `Err` holds the driver's words where there is no memory for parameters.
+    /// One command buffer for the batch. `Err` holds the driver's words where it refuses anything that this takes.
     pub(super) fn encode(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Encoded, String> {
         let device = &gpu.device;
         let uniform = self.write_uniforms(gpu, registry, batch)?;
@@ -129,23 +129,23 @@ impl Encoder {
         while let Some(first) = rest.first() {
             if let Resolved::Dispatch { pipeline, ranges, .. } = first {
                 // Inputs that are read as textures are copied first, between two passes.
-                let textures = self.pipelines.get(device, registry, *pipeline).textures;
-                self.stage.fill(device, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
-                let count = 1 + self.one_pass(device, registry, &rest[1..]);
+                let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
+                self.stage.fill(gpu, &mut encoder, &self.segments, ranges, textures, &mut self.bind_groups)?;
+                let count = 1 + self.one_pass(gpu, registry, &rest[1..])?;
                 let mut pass =
                     encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
                 let mut current = None;
                 for command in &rest[..count] {
                     if let Resolved::Dispatch { pipeline, ranges, params, grid } = command {
-                        let textures = self.pipelines.get(device, registry, *pipeline).textures;
+                        let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
                         let group = {
                             let (stage, segments, status) = (&self.stage, &self.segments, &self.status);
                             let ranges = stage.ranges(ranges, textures);
                             let layout = self.pipelines.layout(device, ranges.len(), textures);
                             let views = stage.views(textures);
-                            self.bind_groups.get(&ranges, || bind(device, layout, &ranges, &views, segments, status))
+                            self.bind_groups.get(&ranges, || bind(gpu, layout, &ranges, &views, segments, status))?
                         };
-                        let compiled = self.pipelines.get(device, registry, *pipeline);
+                        let compiled = self.pipelines.get(gpu, registry, *pipeline)?;
                         if current != Some(*pipeline) {
                             pass.set_pipeline(&compiled.pipeline);
                             current = Some(*pipeline);
@@ -169,16 +169,18 @@ impl Encoder {
             self.copy(&mut encoder, first);
             rest = &rest[1..];
         }
-        Ok(Encoded { commands: encoder.finish(), uniform })
+        Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform })
     }
 
     /// How many of the commands, from the first, join the pass of the dispatch before them.
-    fn one_pass(&mut self, device: &wgpu::Device, registry: &Registry, commands: &[Resolved]) -> usize {
-        let joins = |command: &&Resolved| match command {
-            Resolved::Dispatch { pipeline, .. } => self.pipelines.get(device, registry, *pipeline).textures == 0,
-            _ => false,
-        };
-        commands.iter().take_while(joins).count()
+    fn one_pass(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<usize, String> {
+        for (count, command) in commands.iter().enumerate() {
+            match command {
+                Resolved::Dispatch { pipeline, .. } if self.pipelines.get(gpu, registry, *pipeline)?.textures == 0 => {}
+                _ => return Ok(count),
+            }
+        }
+        Ok(commands.len())
     }
 
     fn copy(&self, encoder: &mut wgpu::CommandEncoder, command: &Resolved) {
@@ -219,7 +221,7 @@ impl Encoder {
         let mut slots: Vec<&ParamBytes> = Vec::new();
         for command in batch {
             if let Resolved::Dispatch { pipeline, params, .. } = command {
-                let path = self.pipelines.get(&gpu.device, registry, *pipeline).path;
+                let path = self.pipelines.get(gpu, registry, *pipeline)?.path;
                 if path == ParamPath::Uniform && !params.as_slice().is_empty() {
                     slots.push(params);
                 }
@@ -244,20 +246,15 @@ impl Encoder {
     }
 
     fn new_uniform(&self, gpu: &Gpu, size: u64) -> Result<Uniform, String> {
-        let staging = driver::create(&gpu.device, size, BufferKind::Upload)?;
-        let buffer = driver::create(&gpu.device, size, BufferKind::Uniform)?;
-        let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some("linn.params"),
-            layout: self.pipelines.uniform_layout(),
-            entries: &[wgpu::BindGroupEntry {
-                binding: 0,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                    buffer: &buffer,
-                    offset: 0,
-                    size: std::num::NonZeroU64::new(UNIFORM_SIZE),
-                }),
-            }],
+        let staging = driver::create(gpu, size, BufferKind::Upload)?;
+        let buffer = driver::create(gpu, size, BufferKind::Uniform)?;
+        let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer: &buffer,
+            offset: 0,
+            size: std::num::NonZeroU64::new(UNIFORM_SIZE),
         });
+        let group =
+            create_group(gpu, "linn.params", self.pipelines.uniform_layout(), &[wgpu::BindGroupEntry { binding: 0, resource }])?;
         Ok(Uniform { staging: Arc::new(staging), buffer, group, size })
     }
 
@@ -275,14 +272,24 @@ impl Encoder {
     }
 }
 
+fn create_group(
+    gpu: &Gpu,
+    label: &str,
+    layout: &wgpu::BindGroupLayout,
+    entries: &[wgpu::BindGroupEntry<'_>],
+) -> Result<wgpu::BindGroup, String> {
+    let descriptor = wgpu::BindGroupDescriptor { label: Some(label), layout, entries };
+    gpu.attempt(label, || gpu.device.create_bind_group(&descriptor))
+}
+
 fn bind(
-    device: &wgpu::Device,
+    gpu: &Gpu,
     layout: &wgpu::BindGroupLayout,
     ranges: &[Range],
     textures: &[Option<&wgpu::TextureView>],
     segments: &[Option<wgpu::Buffer>],
     status: &wgpu::Buffer,
-) -> wgpu::BindGroup {
+) -> Result<wgpu::BindGroup, String> {
     debug_assert!(disjoint(ranges), "overlapping ranges in one dispatch: {ranges:?}");
     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 8]> = ranges
         .iter()
@@ -303,7 +310,7 @@ fn bind(
             wgpu::BindGroupEntry { binding: binding as u32, resource }
         })
         .collect();
-    device.create_bind_group(&wgpu::BindGroupDescriptor { label: Some("linn.operands"), layout, entries: &entries })
+    create_group(gpu, "linn.operands", layout, &entries)
 }
 
 /// True when no two ranges overlap: browsers refuse it, native drivers give wrong results without a word.

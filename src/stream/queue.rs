@@ -15,7 +15,7 @@ use crate::device::command::{ChunkId, Op, PipelineId};
 use crate::device::core::{Core, ReadSlot};
 use crate::device::driver::{self, BufferKind};
 use crate::device::staging::Direction;
-use crate::device::{CLOSING, ReadChunk, Shared};
+use crate::device::{CLOSING, Gpu, ReadChunk, Shared};
 use crate::kernel::pipeline::Registry;
 use crate::stream::encode::{Encoder, Resolved, Uniform};
 use crate::stream::policy::{self, Estimates};
@@ -39,7 +39,7 @@ enum Progress {
 
 enum Event {
     Mapped(ChunkId, bool),
-    Uniform(Uniform),
+    Uniform(Uniform, bool),
 }
 
 /// What callbacks of wgpu leave behind.
@@ -68,8 +68,8 @@ struct Queue {
 
 /// Starts the queue of a device; the returned closure ends it.
 pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, String> {
-    let status = driver::create(&shared.gpu.device, super::encode::STATUS_SIZE, BufferKind::Status)?;
-    let bounce = driver::create(&shared.gpu.device, super::encode::BOUNCE_SIZE, BufferKind::Bounce)?;
+    let status = driver::create(&shared.gpu, super::encode::STATUS_SIZE, BufferKind::Status)?;
+    let bounce = driver::create(&shared.gpu, super::encode::BOUNCE_SIZE, BufferKind::Bounce)?;
     let mut queue = Queue {
         encoder: Encoder::new(&shared.gpu, status, bounce),
         mailbox: Arc::default(),
@@ -155,7 +155,7 @@ impl Queue {
             let orders = std::mem::take(&mut core.orders);
             drop(core);
             for order in orders {
-                let _ = order.answer.send(driver::create(&shared.gpu.device, order.size, order.kind));
+                let _ = order.answer.send(driver::create(&shared.gpu, order.size, order.kind));
             }
             return Progress::Worked;
         }
@@ -221,29 +221,31 @@ impl Queue {
         for buffer in &taken.unmap {
             buffer.unmap();
         }
-        let registry = registry(shared);
-        let encoded = match registry.map(|registry| self.encoder.encode(gpu, registry, &taken.commands)) {
-            Some(Ok(encoded)) => encoded,
-            Some(Err(fact)) => {
-                let first = taken.first_label.unwrap_or("an empty batch");
-                return self.failed(shared, id, format!("{} commands from {first} on: {fact}", taken.commands.len()));
-            }
-            None => return self.failed(shared, id, "the kernel registry is missing".into()),
+        let Some(registry) = registry(shared) else {
+            return self.failed(shared, id, taken, "the kernel registry is missing");
+        };
+        let mut sent = self.send(gpu, registry, &taken.commands);
+        if sent.is_err() {
+            // Nothing has been submitted, so it can be tried again, with whatever memory comes free by then.
+            self.drain(shared);
+            self.encoder.bind_groups.clear();
+            sent = self.send(gpu, registry, &taken.commands);
+        }
+        let Sent { index, uniform, submitted_at } = match sent {
+            Ok(sent) => sent,
+            Err(fact) => return self.failed(shared, id, taken, &fact),
         };
         let mailbox = self.mailbox.clone();
         let wake = waker(shared);
-        // Measured from before the call: some drivers do the work inside it.
-        let submitted_at = web_time::Instant::now();
-        let index = gpu.queue.submit([encoded.commands]);
         gpu.queue.on_submitted_work_done(move || {
             mailbox.done.fetch_max(id.0, Ordering::AcqRel);
             wake();
         });
         self.in_flight.push_back(InFlight { id, index, work: taken.work, submitted_at });
-        if let Some(uniform) = encoded.uniform {
+        if let Some(uniform) = uniform {
             self.map_uniform(shared, uniform);
         }
-        let chunks: SmallVec<[_; 4]> = {
+        {
             let mut core = shared.lock();
             core.counters.pipelines = self.encoder.pipelines.compilations;
             core.counters.dispatches = self.encoder.dispatches;
@@ -251,29 +253,71 @@ impl Queue {
             core.counters.bind_group_hits = self.encoder.bind_groups.hits;
             core.counters.bind_group_misses = self.encoder.bind_groups.misses;
             core.counters.bind_groups = self.encoder.bind_groups.len() as u64;
-            let staging = &mut core.staging;
-            let mappable = |chunk: &ChunkId| Some((*chunk, staging.direction(*chunk), staging.start_mapping(*chunk)?));
-            taken.chunks.iter().filter_map(mappable).collect()
-        };
-        for (chunk, direction, buffer) in chunks {
-            self.map_chunk(shared, chunk, direction, &buffer);
+        }
+        self.map_chunks(shared, &taken.chunks);
+    }
+
+    fn send(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<Sent, String> {
+        let encoded = self.encoder.encode(gpu, registry, commands)?;
+        // Measured from before the call: some drivers do the work inside it.
+        let submitted_at = web_time::Instant::now();
+        let index = gpu.attempt("linn.submit", || gpu.queue.submit([encoded.commands]))?;
+        Ok(Sent { index, uniform: encoded.uniform, submitted_at })
+    }
+
+    /// Waits until the device has nothing left to do, within the bound of closing.
+    fn drain(&self, shared: &Shared) {
+        if let Some(last) = self.in_flight.back().filter(|_| cfg!(not(target_arch = "wasm32"))) {
+            let wait = wgpu::PollType::Wait { submission_index: Some(last.index.clone()), timeout: Some(CLOSING) };
+            let _ = shared.gpu.device.poll(wait);
         }
     }
 
-    /// Nothing of the batch reached the device: its results are wrong, and whoever asks is told.
-    fn failed(&mut self, shared: &Shared, id: SubmissionId, fact: String) {
-        shared.late_error(fact);
+    /// Nothing of the batch reached the device: its results are wrong, and whoever asks is told. The bytes of moved tensors
+    /// are not where the table of places says: then nothing on the device can be trusted any more.
+    fn failed(&mut self, shared: &Arc<Shared>, id: SubmissionId, taken: Taken, fact: &str) {
+        let fact = format!("{} commands from {} on: {fact}", taken.commands.len(), taken.first_label.unwrap_or("an empty batch"));
+        if taken.commands.iter().any(|command| matches!(command, Resolved::Move { .. })) {
+            shared.lost(fact.clone());
+        } else {
+            shared.late_error(fact.clone());
+        }
         self.mailbox.done.fetch_max(id.0, Ordering::AcqRel);
+        let answers: SmallVec<[_; 4]> = {
+            let mut core = shared.lock();
+            core.clear_status |= taken.commands.iter().any(|command| matches!(command, Resolved::ClearStatus));
+            core.reads.extract_if(.., |read| taken.reads.contains(&(read.chunk, read.offset))).map(|read| read.answer).collect()
+        };
+        for answer in answers {
+            let _ = answer.send(Err(crate::Error::Device { fact: fact.clone(), help: "read again".into() }));
+        }
+        self.map_chunks(shared, &taken.chunks);
     }
 
     fn map_uniform(&mut self, shared: &Arc<Shared>, uniform: Uniform) {
         self.mapping += 1;
         let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
         let staging = uniform.staging.clone();
-        staging.map_async(wgpu::MapMode::Write, .., move |_| {
-            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Uniform(uniform));
+        let answer = move |ok| {
+            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Uniform(uniform, ok));
             wake();
-        });
+        };
+        match shared.gpu.failures.check("linn.map") {
+            Ok(()) => staging.map_async(wgpu::MapMode::Write, .., move |result| answer(result.is_ok())),
+            Err(_) => answer(false),
+        }
+    }
+
+    /// Maps the chunks that no later command will use.
+    fn map_chunks(&mut self, shared: &Arc<Shared>, chunks: &[ChunkId]) {
+        let mappable: SmallVec<[_; 4]> = {
+            let staging = &mut shared.lock().staging;
+            let mappable = |chunk: &ChunkId| Some((*chunk, staging.direction(*chunk), staging.start_mapping(*chunk)?));
+            chunks.iter().filter_map(mappable).collect()
+        };
+        for (chunk, direction, buffer) in mappable {
+            self.map_chunk(shared, chunk, direction, &buffer);
+        }
     }
 
     fn map_chunk(&mut self, shared: &Arc<Shared>, chunk: ChunkId, direction: Direction, buffer: &wgpu::Buffer) {
@@ -283,11 +327,14 @@ impl Queue {
             Direction::Upload => wgpu::MapMode::Write,
             Direction::Download => wgpu::MapMode::Read,
         };
-        buffer.map_async(mode, .., move |result| {
-            let event = Event::Mapped(chunk, result.is_ok());
-            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        let answer = move |ok| {
+            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Mapped(chunk, ok));
             wake();
-        });
+        };
+        match shared.gpu.failures.check("linn.map") {
+            Ok(()) => buffer.map_async(mode, .., move |result| answer(result.is_ok())),
+            Err(_) => answer(false),
+        }
     }
 
     /// Passes on what the device has done: completions, mapped chunks, finished reads. Answers go out without the lock.
@@ -306,7 +353,8 @@ impl Queue {
             self.mapping -= 1;
             match event {
                 Event::Mapped(chunk, ok) => mapped.push((chunk, ok)),
-                Event::Uniform(uniform) => self.encoder.recycle(uniform),
+                Event::Uniform(uniform, true) => self.encoder.recycle(uniform),
+                Event::Uniform(_, false) => {}
             }
         }
         let mut core = shared.lock();
@@ -321,6 +369,11 @@ impl Queue {
         // Kept until the lock is released: dropping the last handle of a chunk takes the lock.
         let mut chunks: SmallVec<[Arc<ReadChunk>; 4]> = SmallVec::new();
         for (id, ok) in mapped {
+            if !ok {
+                core.staging.handle_unmappable(id);
+                answers.extend(core.reads.extract_if(.., |read| read.chunk == id).map(|read| (read.answer, None)));
+                continue;
+            }
             core.staging.handle_mapped(id);
             if core.staging.direction(id) == Direction::Upload {
                 continue;
@@ -329,7 +382,7 @@ impl Queue {
             for read in core.reads.extract_if(.., |read| read.chunk == id) {
                 let slot =
                     ReadSlot { chunk: chunk.clone(), offset: read.offset, size: read.size, status_offset: read.status_offset };
-                answers.push((read.answer, ok.then_some(slot)));
+                answers.push((read.answer, Some(slot)));
             }
             chunks.push(chunk);
         }
@@ -357,8 +410,9 @@ impl Queue {
             let _ = waiter.send(());
         }
         for (answer, slot) in answers {
-            let lost = || crate::Error::DeviceLost { fact: "a read could not be mapped".into() };
-            let _ = answer.send(slot.ok_or_else(lost));
+            let refused =
+                || crate::Error::Device { fact: "the bytes of a read could not be mapped".into(), help: "read again".into() };
+            let _ = answer.send(slot.ok_or_else(refused));
         }
     }
 
@@ -424,6 +478,13 @@ pub(super) fn registry(shared: &Shared) -> Option<&Registry> {
     shared.attachment(Registry::default)
 }
 
+/// A batch that was handed to the driver.
+struct Sent {
+    index: wgpu::SubmissionIndex,
+    uniform: Option<Uniform>,
+    submitted_at: web_time::Instant,
+}
+
 /// A batch with its places resolved.
 #[derive(Default)]
 struct Taken {
@@ -432,6 +493,8 @@ struct Taken {
     first_label: Option<&'static str>,
     unmap: SmallVec<[Arc<wgpu::Buffer>; 4]>,
     chunks: SmallVec<[ChunkId; 4]>,
+    /// The reads of the batch, by where their bytes go.
+    reads: SmallVec<[(ChunkId, u64); 4]>,
     work: SmallVec<[(PipelineId, u64); 16]>,
 }
 
@@ -464,6 +527,7 @@ impl Taken {
             }
             Op::Download { src, src_offset, chunk, chunk_offset, size } => {
                 let buffer = self.chunk(core, chunk);
+                self.reads.push((chunk, chunk_offset));
                 let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
                 if let Some((segment, offset, _)) = range(core, src) {
                     let (chunk, offset) = (buffer.clone(), offset + src_offset);

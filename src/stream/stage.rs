@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::device::driver;
+use crate::device::{Gpu, driver};
 use crate::ids::SegmentId;
 use crate::kernel::pipeline::{BindGroups, Range};
 use crate::kernel::sharing::{TEXELS_PER_ROW, Textures};
@@ -31,7 +31,7 @@ impl Stage {
     /// Copies the ranges that are textures. `Err` holds the driver's words.
     pub(super) fn fill(
         &mut self,
-        device: &wgpu::Device,
+        gpu: &Gpu,
         encoder: &mut wgpu::CommandEncoder,
         segments: &[Option<wgpu::Buffer>],
         ranges: &[Range],
@@ -43,7 +43,7 @@ impl Stage {
             let Some(buffer) = segments.get(segment.0 as usize).and_then(Option::as_ref) else { continue };
             let rows = u32::try_from(size.div_ceil(ROW_SIZE)).unwrap_or(u32::MAX);
             if self.slots.get(i).is_none_or(|slot| slot.rows < rows) {
-                let slot = Slot::new(device, rows.max(FEWEST_ROWS).next_power_of_two())?;
+                let slot = Slot::new(gpu, rows.max(FEWEST_ROWS).next_power_of_two())?;
                 groups.forget_segment(marker(i));
                 match self.slots.get_mut(i) {
                     Some(old) => *old = slot,
@@ -111,8 +111,8 @@ fn marker(i: usize) -> SegmentId {
 }
 
 impl Slot {
-    fn new(device: &wgpu::Device, rows: u32) -> Result<Slot, String> {
-        let texture = driver::create_texture(device, TEXELS_PER_ROW, rows)?;
+    fn new(gpu: &Gpu, rows: u32) -> Result<Slot, String> {
+        let texture = driver::create_texture(gpu, TEXELS_PER_ROW, rows)?;
         let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
         Ok(Slot { texture, view, rows })
     }

@@ -18,8 +18,10 @@ pub use transfer::TensorRead;
 
 use crate::device::Device;
 use crate::dtype::DType;
+use crate::ids::StreamId;
 use crate::layout::Layout;
 use crate::memory::Category;
+use crate::stream::Stream;
 
 /// An n-dimensional array on a device. Cloning is cheap and shares the memory.
 #[derive(Clone)]
@@ -93,6 +95,27 @@ impl Tensor {
     /// Books the storage under another category of the memory statistics.
     pub fn set_category(&self, category: Category) {
         self.storage.set_category(category);
+    }
+
+    /// Tells that work on `stream` uses the memory in a way that linn does not see. When the last handle of the storage is
+    /// dropped, its memory is lent to nobody before everything that is enqueued on `stream` at that moment (policy `pytorch`:
+    /// before all of it has been executed).
+    ///
+    /// PyTorch's `record_stream`, and like there it covers the whole storage of a view and lasts until the storage is freed.
+    /// Operations of linn need no such call, on whatever stream they run: each is a use that is known.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device.
+    pub fn record_stream(&self, stream: &Stream) -> crate::Result<()> {
+        if !stream.device().same(self.device()) {
+            let fact = format!("tensor of {} and stream of {}", self.device().name(), stream.device().name());
+            return Err(crate::Error::DeviceMismatch { op: "record_stream", fact });
+        }
+        if let Some(memory) = self.storage.memory() {
+            let mut core = self.device().shared().lock();
+            core.timeline.record_stream(memory.block(), StreamId(stream.id()));
+        }
+        Ok(())
     }
 
     /// The same elements under another layout; the storage is shared, gradients are not.

@@ -7,7 +7,7 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Timeline::new_stream`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::end_block`] |
+//! | command | [`Timeline::new_stream`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::record_stream`], [`Timeline::end_block`] |
 //! | ask out | [`Timeline::plan`] |
 //! | report in | [`Timeline::handle_submitted`], [`Timeline::handle_completed`] |
 //! | inspect | [`Horizons`], [`Timeline::stats`], [`Timeline::validate`] |
@@ -20,6 +20,9 @@ pub use order::{Batch, Flush, SubmissionId};
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, Ordinal, StreamId};
 use hazards::Uses;
 use order::Submission;
@@ -29,6 +32,8 @@ pub struct Timeline {
     streams: Vec<StreamState>,
     /// Uses of each live block, by block id.
     uses: Vec<Uses>,
+    /// Streams that use a live block in ways not told here; few blocks have any.
+    foreign: FxHashMap<BlockId, SmallVec<[StreamId; 1]>>,
     in_flight: VecDeque<Submission>,
     last_ordinal: u64,
     last_submission: u64,
@@ -100,6 +105,7 @@ impl Timeline {
         Timeline {
             streams: vec![StreamState::new()],
             uses: Vec::new(),
+            foreign: FxHashMap::default(),
             in_flight: VecDeque::new(),
             last_ordinal: 0,
             last_submission: 0,
@@ -207,14 +213,36 @@ impl Timeline {
         self.uses[index] = Uses::after(after);
     }
 
+    /// `stream` uses the block in a way that is not told here: what is enqueued on it when the block is given back counts as a
+    /// use (PyTorch's `record_stream`).
+    pub fn record_stream(&mut self, block: BlockId, stream: StreamId) {
+        let streams = self.foreign.entry(block).or_default();
+        if !streams.contains(&stream) {
+            streams.push(stream);
+        }
+    }
+
+    /// Everything that the block's recorded streams have enqueued so far.
+    pub fn foreign_uses(&self, block: BlockId) -> FenceSet {
+        let streams = self.foreign.get(&block).into_iter().flatten();
+        streams.map(|stream| self.last(*stream)).filter(|fence| fence.number > 0).collect()
+    }
+
     /// A block is given back: the commands that may still use its memory.
     pub fn end_block(&mut self, block: BlockId) -> FenceSet {
-        std::mem::take(&mut self.uses[block.0 as usize]).into_fences()
+        let mut fences = std::mem::take(&mut self.uses[block.0 as usize]).into_fences();
+        if !self.foreign.is_empty() {
+            fences.merge(&self.foreign_uses(block));
+            self.foreign.remove(&block);
+        }
+        fences
     }
 
     /// The commands that may still use the block.
     pub fn last_uses(&self, block: BlockId) -> FenceSet {
-        self.uses[block.0 as usize].clone().into_fences()
+        let mut fences = self.uses[block.0 as usize].clone().into_fences();
+        fences.merge(&self.foreign_uses(block));
+        fences
     }
 
     /// The last command that wrote the block, if it is known.

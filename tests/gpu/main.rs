@@ -6,8 +6,12 @@ mod close;
 mod device;
 #[path = "../support/reference.rs"]
 mod reference;
+#[path = "../support/refusals.rs"]
+mod sweep;
 
 mod compact;
+mod compact_busy;
+mod driver_memory;
 mod examples;
 mod exit;
 mod field_reports;
@@ -20,6 +24,8 @@ mod ops_index;
 mod ops_matmul;
 mod ops_reduce;
 mod ops_softmax;
+mod out_of_memory;
+mod replay;
 mod streams;
 mod tensor_api;
 mod train_faults;

@@ -3,6 +3,12 @@
 mod device;
 mod exit;
 mod field_reports;
+mod mem_pool;
+mod memory;
+mod observers;
 #[path = "../support/reference.rs"]
 mod reference;
+mod refusals;
 mod shaders;
+#[path = "../support/refusals.rs"]
+mod sweep;

@@ -19,5 +19,6 @@ mod memory_stats;
 mod memory_summary;
 mod memory_vectors;
 mod replay;
+mod timeline_foreign;
 mod timeline_sim;
 mod traces;

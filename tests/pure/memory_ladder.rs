@@ -97,7 +97,7 @@ fn places(compaction: Compaction, reset: impl Fn(u64) -> bool) -> Vec<Place> {
             let lease = live.swap_remove(random as usize % live.len());
             device.free(lease);
         } else if live.len() < 300 || step % 1000 > 600 {
-            let lease = alloc(&mut device, 1 + (random % 4096 << (random % 13)));
+            let lease = alloc(&mut device, 1 + ((random % 4096) << (random % 13)));
             places.push(lease.place);
             live.push(lease);
         } else {

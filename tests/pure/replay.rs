@@ -1,13 +1,19 @@
 //! Replays: the format, the generator, and the example with its options.
 
 use clap::Parser;
-use linn::memory::{Config, Policy};
-use linn::profile::replay::{Options, Workload, replay};
+use linn::ids::StreamId;
+use linn::memory::sim::SimDevice;
+use linn::memory::{Category, Config, HistoryOptions, Policy, Tag};
+use linn::profile::replay::{Options, Row, Workload, replay};
 use linn::profile::synthetic::{FAMILIES, generate};
 
 #[path = "../../examples/replay.rs"]
 #[allow(dead_code)]
 mod example;
+#[path = "../support/story.rs"]
+#[allow(dead_code)]
+mod story;
+use story::Story;
 
 #[test]
 fn rows_are_read_and_written() {
@@ -97,5 +103,135 @@ fn the_example_reads_what_it_writes_and_explains_what_it_cannot_read() {
     std::fs::write(&plain, "z,1\n").unwrap();
     let error = format!("{:#}", run(&plain.display().to_string()).unwrap_err());
     assert!(error.contains("plain.csv") && error.contains("unknown operation \"z\""), "{error}");
-    assert!(run("--limit 3parsec").is_err());
+}
+
+/// What cannot be meant is refused, with what to write instead.
+#[test]
+fn arguments_out_of_range_are_explained() {
+    let table = [
+        ("--limit", "infxlive"),
+        ("--limit", "nanxlive"),
+        ("--limit", "-1xlive"),
+        ("--limit", "0xlive"),
+        ("--limit", "1e3xlive"),
+        ("--limit", "1xlive+"),
+        ("--limit", "1xlive-5MiB"),
+        ("--limit", "1xlive5MiB"),
+        ("--limit", "-5MiB"),
+        ("--limit", "infMiB"),
+        ("--limit", "3parsec"),
+        ("--limit", "0"),
+        ("--limit", "99999999999GiB"),
+        ("--max-segment", "0"),
+        ("--max-segment", "3"),
+        ("--max-segment", "-1"),
+        ("--max-segment", "nanGiB"),
+    ];
+    for (option, value) in table {
+        let error = format!("{:#}", run(&format!("{option} {value}")).expect_err(value));
+        assert!(error.contains(&format!("{option} is {value:?}\nhelp: pass ")), "{error}");
+    }
+}
+
+#[test]
+fn one_policy_is_named() {
+    let only = |line: &str| run(&format!("{line} --seed 3")).map(|table| table.lines().last().unwrap_or_default().to_owned());
+    let (linn, pytorch) = (only("").unwrap(), only("--policy pytorch").unwrap());
+    assert_ne!(linn, pytorch);
+    assert_eq!(only("--alloc-conf policy:pytorch").unwrap(), pytorch, "it is honoured");
+    assert_eq!(only("--alloc-conf policy:pytorch --policy pytorch").unwrap(), pytorch);
+    assert_eq!(only("--alloc-conf garbage_collection_threshold:0.9 --policy linn").unwrap(), linn);
+    for line in ["--policy linn --alloc-conf policy:pytorch", "--policy pytorch --alloc-conf compaction:off,policy:linn"] {
+        let error = format!("{:#}", run(line).unwrap_err());
+        assert!(error.contains("name two policies\nhelp: leave one of them out"), "{error}");
+    }
+}
+
+/// A program with a history: what lives before it, two streams, a move, an empty cache.
+fn snapshot() -> linn::memory::Snapshot {
+    let mut device = SimDevice::new(1 << 30, Config::default());
+    let tag = || Tag::here(Category::Temporary, "history");
+    let early = device.alloc(StreamId(0), 5000, tag()).unwrap();
+    let stays = device.alloc(StreamId(0), 7000, tag()).unwrap();
+    device.pool_mut().record_history(Some(HistoryOptions::default()));
+    let first = device.alloc(StreamId(2), 3 << 20, tag()).unwrap();
+    let second = device.alloc(StreamId(0), 1 << 20, tag()).unwrap();
+    device.free(early);
+    device.free(first);
+    device.synchronize();
+    device.empty_cache();
+    let third = device.alloc(StreamId(2), 2 << 20, tag()).unwrap();
+    device.free(second);
+    let snapshot = device.pool_mut().snapshot();
+    device.free(third);
+    device.free(stays);
+    snapshot
+}
+
+#[test]
+fn histories_become_workloads() {
+    let workload = Workload::from_snapshot("program", &snapshot().to_json()).unwrap();
+    let expected =
+        "op,id,size,stream\na,2,5000,0\na,4,7000,0\na,0,3145728,1\na,1,1048576,0\nf,2,,\nf,0,,\na,3,2097152,1\nf,1,,\n";
+    assert_eq!(workload.to_text(), expected);
+    assert_eq!(workload.peak_live(u64::MAX), 5120 + 7168 + (4 << 20));
+    let figures = replay(&workload, &Options::default());
+    assert_eq!((figures.allocations, figures.failed), (5, 0));
+    assert_eq!(figures.peak_live, workload.peak_live(u64::MAX));
+    // PyTorch's: streams are handles, frees may be missing from the ring, other actions are its own affair.
+    let pytorch = r#"{"segments": [{"device": 1, "stream": 0, "blocks": [
+            {"address": 1024, "size": 512, "requested_size": 400, "state": "active_allocated", "frames": []},
+            {"address": 4096, "size": 512, "requested_size": 300, "state": "inactive", "frames": []}]}],
+        "device_traces": [[], [
+            {"action": "segment_alloc", "addr": 0, "size": 2097152, "stream": 0, "frames": []},
+            {"action": "alloc", "addr": 2048, "size": 1000, "stream": 94560123456789, "time_us": 3},
+            {"action": "free_requested", "addr": 2048, "size": 1000, "stream": 94560123456789},
+            {"action": "free_completed", "addr": 2048, "size": 1000, "stream": 94560123456789},
+            {"action": "oom", "size": 20971520, "device_free": 0, "stream": 0},
+            {"action": "alloc", "addr": 2048, "size": 2000, "stream": 94560999999999},
+            {"action": "alloc", "addr": 2048, "size": 3000, "stream": 0},
+            {"action": "segment_free", "addr": 0, "size": 2097152, "stream": 0},
+            {"action": "snapshot", "addr": 0, "size": 0, "stream": 0}]]}"#;
+    let workload = Workload::from_snapshot("torch", pytorch).unwrap();
+    assert_eq!(workload.to_text(), "op,id,size,stream\na,3,400,0\na,0,1000,1\nf,0,,\na,1,2000,2\nf,1,,\na,2,3000,0\n");
+    for (text, fact) in [("{", "is no snapshot"), ("{\"device_traces\": [[]]}", "holds no history of allocations")] {
+        let error = Workload::from_snapshot("bad", text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("bad {fact}")) && error.contains("\nhelp: "), "{error}");
+    }
+}
+
+/// The longest history there is: the story that pages are tested with.
+#[test]
+fn a_long_history_replays_to_what_was_live() {
+    let mut options = HistoryOptions::default();
+    for most in [usize::MAX, 3000] {
+        options.max_entries = most;
+        let story = Story::new(options, |_| {});
+        let snapshot = story.run(6000);
+        let workload = Workload::from_snapshot("story", &snapshot.to_json()).unwrap();
+        Workload::parse("story", &workload.to_text()).expect("a sound workload");
+        let mut live = std::collections::HashMap::new();
+        for row in &workload.rows {
+            match *row {
+                Row::Alloc { id, size, .. } => _ = live.insert(id, size),
+                Row::Free { id } => _ = live.remove(&id),
+                Row::EmptyCache => {}
+            }
+        }
+        assert_eq!(live.values().sum::<u64>(), snapshot.stats.all.requested_bytes.current, "at the end, {most} kept");
+        let figures = replay(&workload, &Options::default());
+        assert_eq!(figures.failed, 0);
+    }
+}
+
+#[test]
+fn the_example_reads_histories() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, pickle) = (folder.path().join("program.json"), folder.path().join("torch.pickle"));
+    std::fs::write(&plain, snapshot().to_json()).unwrap();
+    std::fs::write(&pickle, [0x80, 4, 0x7d]).unwrap();
+    let table = run(&plain.display().to_string()).unwrap();
+    assert!(table.lines().nth(1).unwrap().starts_with("program "), "{table}");
+    let error = format!("{:#}", run(&pickle.display().to_string()).unwrap_err());
+    assert!(error.contains("this is a pickle\nhelp: write it as JSON"), "{error}");
 }
