@@ -5,57 +5,76 @@
 //! The next batch is uploaded on a second stream while the step runs; losses are read late, so the host never waits for one.
 //! Ctrl-C saves a checkpoint, `--resume FILE` goes on with the same bits. `--help` lists every setting.
 //!
-//! Read `run.rs` first; `settings.rs` has the flags, `losses.rs` reads losses late, `checkpoint.rs` saves and loads.
+//! Read `run.rs` first, then `trainer.rs` (a step) and `losses.rs` (losses read late); `settings.rs` has the flags,
+//! `checkpoint.rs` saves and loads.
 
 #[path = "train_gpt/checkpoint.rs"]
-mod checkpoint;
+pub mod checkpoint;
 #[path = "train_gpt/corpus.rs"]
-mod corpus;
+pub mod corpus;
 #[path = "train_gpt/losses.rs"]
-mod losses;
+pub mod losses;
+#[path = "train_gpt/place.rs"]
+pub mod place;
+#[path = "train_gpt/progress.rs"]
+pub mod progress;
 #[path = "train_gpt/run.rs"]
-mod run;
+pub mod run;
 #[path = "train_gpt/sample.rs"]
-mod sample;
+pub mod sample;
 #[path = "train_gpt/settings.rs"]
-mod settings;
+pub mod settings;
+#[path = "train_gpt/size.rs"]
+pub mod size;
+#[path = "train_gpt/stop.rs"]
+pub mod stop;
 #[path = "train_gpt/summary.rs"]
-mod summary;
+pub mod summary;
+#[path = "train_gpt/trainer.rs"]
+pub mod trainer;
 
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 
-pub use run::run;
 pub use settings::Args;
 pub use summary::Summary;
 
-/// Set by Ctrl-C; the training loop looks at it between steps.
-pub static STOP: AtomicBool = AtomicBool::new(false);
-
-#[allow(dead_code)] // The gpu tests include this file and call `run`.
+#[allow(dead_code)] // The gpu tests include this file and call `program`.
 fn main() -> ExitCode {
+    ExitCode::from(program(std::env::args_os()))
+}
+
+/// The whole program; returns its exit code: 0, 1 after an error, 128 + the number of the signal that ended it early.
+pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     summary::process_started();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,wgpu_hal=off,wgpu_core=error")).init();
-    let args = Args::parse();
+    let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,wgpu_hal=off,wgpu_core=error"))
+        .try_init();
+    let args = Args::parse_from(arguments);
     if let Err(fact) = args.check() {
         Args::command().error(ErrorKind::ValueValidation, fact).exit();
     }
-    let second_time_ends = || {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("finishing the steps on their way, then saving; Ctrl-C again ends without saving");
-    };
-    if let Err(why) = ctrlc::set_handler(second_time_ends) {
-        log::warn!("Ctrl-C will end the program without saving: {why}");
+    if let Err(why) = stop::watch() {
+        log::warn!("signals will end the program without saving: {why}");
     }
-    match run(args) {
-        Ok(_) => ExitCode::SUCCESS,
+    match run::run(args) {
+        Ok(_) => stop::signal().map_or(0, |signal| 128 + signal),
         Err(why) => {
-            eprintln!("error: {why:#}");
-            ExitCode::FAILURE
+            tell(format!("error: {why:#}"));
+            1
         }
     }
+}
+
+/// Prints to standard output. A reader that has gone away (`| head -1`) is no reason to end a training.
+fn say(text: impl Display) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+/// Prints to standard error, in the same way.
+fn tell(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

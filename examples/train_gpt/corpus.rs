@@ -1,15 +1,35 @@
 //! The text to train on.
 
+use std::path::Path;
+
 use anyhow::Result;
 use linn::data::Text;
 
-use super::settings::Args;
+/// A text.
+pub struct Corpus {
+    /// For messages.
+    pub name: String,
+    pub text: String,
+    /// Length and FNV-1a hash: enough to notice another text.
+    pub fingerprint: String,
+}
 
-/// The text's name for messages, and the text.
-pub fn read(args: &Args) -> Result<(String, String)> {
-    match &args.text {
-        Some(path) => Ok((format!("text {}", path.display()), Text::read_file(path)?)),
-        None => Ok(("the sources of linn".to_string(), SOURCES.concat())),
+impl Corpus {
+    fn new(name: String, text: String) -> Corpus {
+        let hash =
+            text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let fingerprint = format!("{} bytes, {hash:016x}", text.len());
+        Corpus { name, text, fingerprint }
+    }
+
+    /// The text in a file.
+    pub fn read(path: &Path) -> Result<Corpus> {
+        Ok(Corpus::new(format!("text {}", path.display()), Text::read_file(path)?))
+    }
+
+    /// What this example trains on by default.
+    pub fn sources() -> Corpus {
+        Corpus::new("the sources of linn".to_string(), SOURCES.concat())
     }
 }
 
@@ -17,7 +37,6 @@ macro_rules! sources {
     ($($path:literal)*) => { &[$(include_str!(concat!("../../src/", $path)),)*] };
 }
 
-/// What this example trains on by default.
 const SOURCES: &[&str] = sources! {
     "error.rs" "dtype.rs" "ids.rs" "layout.rs"
     "autograd/mod.rs" "autograd/backward.rs" "autograd/graph.rs" "autograd/leaf.rs" "autograd/methods.rs"

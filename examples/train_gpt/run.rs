@@ -1,125 +1,85 @@
 //! The run: open, prepare or resume, train, validate, sample, report.
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use linn::autograd::no_grad;
-use linn::data::{Loader, Sampler, Text, Upload};
+use linn::data::{Text, Vocabulary};
 use linn::device::Device;
-use linn::nn::{Gpt, Module};
-use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_scale, grad_norm};
-use linn::tensor::{Tensor, TensorRead};
+use linn::nn::Gpt;
+use linn::tensor::Tensor;
 
-use super::checkpoint::{self, Facts};
-use super::losses::{Loss, Losses};
+use super::checkpoint::{self, Resumed};
+use super::corpus::Corpus;
+use super::place::{Place, can_be_made};
 use super::sample::sample;
 use super::settings::{Args, Settings};
-use super::summary::{Counters, Summary, mib, process_started};
-use super::{STOP, corpus};
-
-/// Everything that a training step touches.
-struct Trainer {
-    device: Device,
-    settings: Settings,
-    model: Gpt,
-    parameters: Vec<Tensor>,
-    optimizer: Adam,
-    loader: Loader,
-    /// Steps done, here and before a resume.
-    step: u64,
-}
+use super::summary::{Summary, process_started};
+use super::trainer::Trainer;
+use super::{say, size, stop, tell};
 
 /// Trains as `args` say.
 pub fn run(args: Args) -> Result<Summary> {
     process_started();
-    let save_to = checkpoint::place(&args)?;
-    if let Some(path) = &args.json {
-        checkpoint::can_be_made(path, "summary", "--json")?;
-    }
-    let (name, raw) = corpus::read(&args)?;
-    let device = Device::open()?;
-    let resumed = args.resume.as_ref().map(|path| checkpoint::load(&device, path)).transpose()?;
+    let corpus = args.text.as_deref().map(Corpus::read).transpose()?;
+    run_on(&Device::open()?, &args, corpus)
+}
+
+/// [`run`] on a device, with the text that the flags name.
+pub fn run_on(device: &Device, args: &Args, given: Option<Corpus>) -> Result<Summary> {
+    let resumed = args.resume.as_ref().map(|path| checkpoint::load(device, path)).transpose()?;
     let settings = match &resumed {
-        Some(resumed) => {
-            let settings = resumed.settings.clone().with(&args.given);
-            settings.check_resumed(&resumed.settings)?;
-            settings
-        }
+        Some(resumed) => resumed.settings.resumed(&args.given, resumed.step)?,
         None => Settings::default().with(&args.given),
     };
     settings.check().map_err(anyhow::Error::msg)?;
-    let text = Text::new(&name, &raw, settings.context)?;
-    let fingerprint = checkpoint::fingerprint(&raw);
+    let corpus = match (given, &resumed) {
+        (Some(given), _) => Some(given),
+        (None, None) => Some(Corpus::sources()),
+        // Training on another text than before is something to ask for.
+        (None, Some(resumed)) => Some(Corpus::sources()).filter(|sources| sources.fingerprint == resumed.text),
+    };
+    linn::ops::random::manual_seed(device, settings.seed)?;
+    match (corpus, resumed) {
+        (Some(corpus), resumed) => train_on(device, args, settings, &corpus, resumed),
+        (None, Some(resumed)) => only_sample(device, args, &settings, resumed),
+        (None, None) => bail!("there is no text\nhelp: pass one with --text"),
+    }
+}
+
+fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, resumed: Option<Resumed>) -> Result<Summary> {
+    let (name, fingerprint) = (corpus.name.as_str(), corpus.fingerprint.as_str());
+    let text = Text::new(name, &corpus.text, settings.context)?;
     if let Some(resumed) = &resumed {
         if resumed.vocabulary != text.vocabulary {
-            bail!("{name} has other characters than the checkpoint\nhelp: pass the text that it was trained on with --text");
+            bail!(
+                "{name} has other characters than the text of the checkpoint\nhelp: pass the text that it was trained on with \
+                 --text, or leave --text out and sample with --sample"
+            );
         }
         if resumed.text != fingerprint {
             log::warn!("{name} is not the text that the checkpoint was trained on; the run will not be the same");
         }
-    }
-    // A prompt that cannot be encoded should fail now, not after the training.
-    let prompt = match &args.prompt {
-        Some(prompt) => prompt,
-        None if text.vocabulary.encode("\n").is_ok() => "\n",
-        None => "",
-    };
-    text.vocabulary.encode(prompt)?;
-
-    linn::ops::random::manual_seed(&device, settings.seed)?;
-    let model = Gpt::new(&device, settings.model(text.vocabulary.len()))?;
-    let groups = ParamGroup::by_rank(model.named_parameters(), settings.lr, settings.weight_decay);
-    let options = AdamOptions { betas: (settings.beta1, settings.beta2), eps: settings.eps, amsgrad: false };
-    let mut optimizer = Adam::adamw(groups, options);
-    let step = resumed.as_ref().map_or(0, |resumed| resumed.step);
-    if let Some(resumed) = resumed {
-        resumed.restore(&model, &mut optimizer)?;
-    }
-    let sampler = |tokens: &[i32], seed: u64| {
-        // The text was checked to be long enough.
-        Sampler::new(tokens.to_vec(), settings.batch, settings.context, seed)
-            .ok_or_else(|| anyhow::anyhow!("{name} is too short"))
-    };
-    let upload = if args.streams == 2 { Upload::OwnStream } else { Upload::CurrentStream };
-    let loader = Loader::new(&device, sampler(&text.train, settings.seed)?, upload)?;
-    let validation = Loader::new(&device, sampler(&text.validation, settings.seed)?, Upload::CurrentStream)?;
-    let parameters = model.parameters();
-    let mut trainer = Trainer { device: device.clone(), settings, model, parameters, optimizer, loader, step };
-    let save = |trainer: &Trainer| {
-        let facts = Facts { settings: &trainer.settings, step: trainer.step, vocabulary: &text.vocabulary, text: &fingerprint };
-        checkpoint::save(&save_to, &trainer.model, &trainer.optimizer, &facts)
-    };
-
-    if !args.quiet {
-        println!("{} on {}", describe(&trainer, &text), device.info());
-    }
-    let first_step = trainer.step;
-    let (losses, loss_waits, early) = trainer.train(&args, &save)?;
-    let tokens_per_step = trainer.settings.batch * trainer.settings.context * trainer.settings.accum;
-    let mut summary = Summary::of_training(&device, &losses, tokens_per_step, early);
-    summary.loss_waits = loss_waits;
-    summary.interrupted = trainer.step < trainer.settings.steps;
-    let trained = trainer.step > first_step;
-    if trained {
-        save(&trainer)?;
-    }
-    if summary.interrupted && trained {
-        println!("stopped after step {}, saved to {}", trainer.step, save_to.display());
-        println!("help: go on with --resume {}", save_to.display());
-    } else if summary.interrupted {
-        println!("stopped before the first step; nothing was saved");
-    } else {
-        summary.val_loss = trainer.validate(validation)?;
-        let Settings { seed, .. } = trainer.settings;
-        summary.sample = sample(&device, &trainer.model, &text.vocabulary, prompt, args.sample, seed)?;
-        if !args.quiet {
-            report(&device, &summary);
-            if trained {
-                println!("saved to {}", save_to.display());
-            }
+        for change in settings.changes(&resumed.settings) {
+            log::warn!("{change}; the run will not be the same");
         }
+    }
+    // What cannot work should fail now, not after the training.
+    let prompt = prompt(args, &text.vocabulary)?;
+    if let Some(path) = &args.json {
+        can_be_made(path, "summary", "--json")?;
+    }
+    size::check(&settings, text.vocabulary.len(), device)?;
+    let mut trainer = Trainer::new(device, args, settings, (&text, name, fingerprint), resumed)?;
+    if !args.quiet {
+        say(describe(&trainer, &text));
+    }
+    let mut summary = match trainer.step < trainer.settings.steps {
+        true => train(&mut trainer, args)?,
+        false => Summary::of_adapter(device),
+    };
+    if !summary.interrupted {
+        summary.val_loss = trainer.validate()?;
+        let len = args.sample.unwrap_or(if args.quiet { 0 } else { SAMPLE });
+        summary.sample = sample(device, &trainer.model, &text.vocabulary, prompt, len, trainer.settings.seed)?;
+        report(device, args, &summary);
     }
     if let Some(path) = &args.json {
         summary.write_json(path)?;
@@ -127,118 +87,97 @@ pub fn run(args: Args) -> Result<Summary> {
     Ok(summary)
 }
 
-impl Trainer {
-    /// Steps until the last one or Ctrl-C. Returns the losses, how often the host waited for one, and the counters after the
-    /// third step.
-    fn train(&mut self, args: &Args, save: &dyn Fn(&Trainer) -> Result<()>) -> Result<(Vec<Loss>, u64, Counters)> {
-        let bar = progress_bar(args, &self.settings, self.step);
-        let losses = Losses::new(reporter(&bar, self));
-        let first = self.step;
-        let mut early = Counters::of(&self.device);
-        let stops = |step: u64| STOP.load(Ordering::Relaxed) || args.stop_after.is_some_and(|count| step - first >= count);
-        while self.step < self.settings.steps && !stops(self.step) {
-            let loss = self.step()?;
-            if !losses.push(loss) {
-                break;
-            }
-            if self.step == first + 3 {
-                early = Counters::of(&self.device);
-            }
-            if args.save_every.is_some_and(|every| self.step.is_multiple_of(every)) {
-                save(self)?;
-            }
-        }
-        let (losses, waits) = losses.finish()?;
-        bar.finish_and_clear();
-        Ok((losses, waits, early))
+/// Trains the steps that are left, and saves.
+fn train(trainer: &mut Trainer, args: &Args) -> Result<Summary> {
+    let place = Place::of(args)?;
+    let first = trainer.step;
+    let trained = trainer.train(args, &place).map_err(|why| trainer.rescue(why, first, &place))?;
+    let Settings { batch, context, accum, steps, .. } = trainer.settings;
+    let mut summary = Summary::of_training(&trainer.device, trained, batch * context * accum);
+    summary.interrupted = trainer.step < steps;
+    if trainer.step > first && trainer.saved != Some(trainer.step) {
+        trainer.save(&place)?;
     }
+    let path = place.path().display();
+    match (summary.interrupted, trainer.step > first) {
+        (true, true) => say(format!("ended after step {}, saved to {path}\nhelp: go on with --resume {path}", trainer.step)),
+        (true, false) => say("ended before the first step; nothing was saved"),
+        (false, _) if args.quiet => {}
+        (false, _) => say(format!("saved to {path}")),
+    }
+    Ok(summary)
+}
 
-    /// Enqueues one step; returns its loss, on its way to the host: the copy is enqueued before the last backward pass.
-    fn step(&mut self) -> Result<TensorRead<f32>> {
-        let Settings { accum, clip, .. } = self.settings;
-        self.optimizer.zero_grad();
-        self.optimizer.set_lr(self.settings.schedule().at(self.step));
-        let mut total: Option<Tensor> = None;
-        let mut read = None;
-        for micro in 0..accum as u64 {
-            let at = self.step * accum as u64 + micro;
-            let batch = self.loader.batch(at)?;
-            let loss = self.model.loss(&batch.inputs, &batch.targets)?;
-            let loss = if accum == 1 { loss } else { (&loss * (1.0 / accum as f64))? };
-            // On its way while this step runs.
-            self.loader.prefetch(at + 1)?;
-            let sum = match &total {
-                Some(total) => (total + &loss.detach())?,
-                None => loss.detach(),
-            };
-            if micro + 1 == accum as u64 {
-                read = Some(sum.item_async()?);
-            }
-            total = Some(sum);
-            loss.backward()?;
-        }
-        if clip > 0.0 {
-            let scale = clip_scale(&grad_norm(&self.parameters)?, clip)?;
-            self.optimizer.step_scaled(Some(&scale))?;
-        } else {
-            self.optimizer.step()?;
-        }
-        self.step += 1;
-        read.ok_or_else(|| anyhow::anyhow!("accum is 0"))
+/// A checkpoint whose text is not here: it can still speak.
+fn only_sample(device: &Device, args: &Args, settings: &Settings, resumed: Resumed) -> Result<Summary> {
+    let left = settings.steps - resumed.step;
+    let asked = args.sample.is_some_and(|len| len > 0) || args.prompt.is_some();
+    if left > 0 && !asked {
+        bail!(
+            "the checkpoint was trained on another text than the sources of this version of linn ({})\nhelp: pass it with --text \
+             to train the remaining {left} steps, or pass --sample N to sample only",
+            resumed.text
+        );
     }
+    if left > 0 && !args.quiet {
+        tell(format!("only sampling; to train the remaining {left} steps, pass the text with --text"));
+    }
+    let vocabulary = resumed.vocabulary.clone();
+    let prompt = prompt(args, &vocabulary)?;
+    let model = Gpt::new(device, settings.model(vocabulary.len()))?;
+    resumed.restore(&model, None)?;
+    let text = sample(device, &model, &vocabulary, prompt, args.sample.unwrap_or(SAMPLE), settings.seed)?;
+    if !text.is_empty() {
+        say(&text);
+    }
+    let summary = Summary { sample: text, ..Summary::of_adapter(device) };
+    if let Some(path) = &args.json {
+        summary.write_json(path)?;
+    }
+    Ok(summary)
+}
 
-    /// Mean loss over the validation batches.
-    fn validate(&self, mut loader: Loader) -> Result<f32> {
-        let count = self.settings.val_batches;
-        no_grad(|| {
-            let losses = (0..count as u64)
-                .map(|i| {
-                    let batch = loader.batch(i)?;
-                    Ok(self.model.loss(&batch.inputs, &batch.targets)?.item_async::<f32>()?)
-                })
-                .collect::<Result<Vec<_>>>()?;
-            let mut sum = 0.0;
-            for loss in losses {
-                sum += loss.wait()?.iter().sum::<f32>();
-            }
-            Ok(sum / count as f32)
-        })
-    }
+/// What samples go on from. A prompt that cannot be encoded is an error.
+fn prompt<'a>(args: &'a Args, vocabulary: &Vocabulary) -> Result<&'a str> {
+    let prompt = match &args.prompt {
+        Some(prompt) => prompt,
+        None if vocabulary.encode("\n").is_ok() => "\n",
+        None => "",
+    };
+    vocabulary.encode(prompt)?;
+    Ok(prompt)
 }
 
 fn describe(trainer: &Trainer, text: &Text) -> String {
     let parameters: usize = trainer.parameters.iter().map(Tensor::len).sum();
     let characters = text.train.len() + text.validation.len();
-    format!("{parameters} parameters, {characters} characters ({} kinds),", text.vocabulary.len())
+    let kinds = text.vocabulary.len();
+    format!("{parameters} parameters, {characters} characters ({kinds} kinds), on {}", trainer.device.info())
 }
 
-fn progress_bar(args: &Args, settings: &Settings, done: u64) -> ProgressBar {
-    let target = if args.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(settings.steps), target).with_position(done);
-    match ProgressStyle::with_template("step {pos}/{len} {bar:24} {msg} eta {eta}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+fn report(device: &Device, args: &Args, summary: &Summary) {
+    if args.quiet {
+        // It was asked for.
+        if args.sample.is_some_and(|len| len > 0) {
+            say(&summary.sample);
+        }
+        return;
     }
-}
-
-/// What the collecting thread does with every loss: show it, with the speed so far and the memory now.
-fn reporter(bar: &ProgressBar, trainer: &Trainer) -> impl Fn(usize, f32) + Send + use<> {
-    let (bar, device, first) = (bar.clone(), trainer.device.clone(), trainer.step);
-    let tokens = trainer.settings.batch * trainer.settings.context * trainer.settings.accum;
-    let start = Instant::now();
-    move |count, loss| {
-        bar.set_position(first + count as u64);
-        let speed = (count * tokens) as f64 / start.elapsed().as_secs_f64();
-        let (allocated, reserved) = (mib(device.memory_allocated()), mib(device.memory_reserved()));
-        bar.set_message(format!("loss {loss:.4}, {speed:.0} tokens/s, {allocated} allocated of {reserved}"));
-    }
-}
-
-fn report(device: &Device, summary: &Summary) {
     if let Some(loss) = summary.losses.last() {
-        println!("last loss {loss:.4}, median step {:.0} ms, {:.0} tokens/s", summary.median_step_ms, summary.tokens_per_s);
+        say(format!("last loss {loss:.4}, median step {:.0} ms, {:.0} tokens/s", summary.median_step_ms, summary.tokens_per_s));
     }
-    println!("validation loss {:.4}", summary.val_loss);
-    println!("--- sample\n{}\n---", summary.sample);
-    println!("{}", device.memory_summary(true));
+    match summary.val_loss {
+        Some(loss) => say(format!("validation loss {loss:.4}")),
+        None => say("the validation was ended"),
+    }
+    if !summary.sample.is_empty() {
+        say(format!("--- sample\n{}\n---", summary.sample));
+    }
+    say(device.memory_summary(true));
+    if stop::signal().is_some() {
+        say("ended before the whole sample was there");
+    }
 }
+
+/// Characters to sample where nothing else is asked for.
+const SAMPLE: usize = 200;

@@ -7,13 +7,21 @@ use linn::device::Device;
 use linn::nn::Gpt;
 use linn::tensor::Tensor;
 
-/// `prompt` and `len` characters after it. The same seed gives the same text.
+use super::stop;
+
+/// `prompt` and `len` characters after it, fewer where a signal asks to end. The same seed gives the same text.
 pub fn sample(device: &Device, model: &Gpt, vocabulary: &Vocabulary, prompt: &str, len: usize, seed: u64) -> Result<String> {
+    if len == 0 {
+        return Ok(String::new());
+    }
     let mut ids = vocabulary.encode(prompt)?;
     if ids.is_empty() {
         ids.push(0);
     }
     for i in 0..len as u64 {
+        if stop::signal().is_some() {
+            break;
+        }
         let seen = &ids[ids.len().saturating_sub(model.config().block_size)..];
         let logits = no_grad(|| {
             let input = Tensor::from_slice(device, &[1, seen.len()], seen)?;

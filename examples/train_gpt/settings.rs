@@ -9,17 +9,15 @@ use linn::optim::WarmupCosine;
 
 /// One list for the settings, their defaults, their flags and their lines in a checkpoint.
 macro_rules! settings {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:literal;)*) => {
+    ($(#[doc = $doc:literal] $name:ident: $type:ty = $default:literal;)*) => {
         /// Every setting that a run depends on.
         #[derive(Clone, Debug, PartialEq)]
-        pub struct Settings { $($(#[$doc])* pub $name: $type,)* }
+        pub struct Settings { $(#[doc = $doc] pub $name: $type,)* }
 
         /// The settings given as flags.
         #[derive(Clone, Debug, Default, clap::Args)]
         pub struct Given { $(
-            $(#[$doc])*
-            #[doc = concat!("[default: ", stringify!($default), "]")]
-            #[arg(long, value_name = "VALUE")]
+            #[arg(long, value_name = "VALUE", help = concat!($doc, " [default: ", stringify!($default), "]").trim_start())]
             pub $name: Option<$type>,
         )* }
 
@@ -94,26 +92,29 @@ settings! {
 #[command(
     name = "train_gpt",
     version,
-    about,
+    about = "Trains a character-level GPT on a text",
     args_override_self = true,
-    after_help = "Adapters: LINN_BACKEND and LINN_ADAPTER choose one; the best is taken otherwise."
+    after_help = "With --resume, settings that are not given are those of the checkpoint; it can only be sampled where its text is \
+                  not here.\nAdapters: LINN_BACKEND and LINN_ADAPTER choose one; the best is taken otherwise.\nCtrl-C, SIGTERM \
+                  and SIGHUP end the training after the step on its way, save it, and exit with 128 + the signal's number."
 )]
 pub struct Args {
     /// UTF-8 text to train on; the last tenth is for validation [default: the sources of this crate]
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
-    /// Goes on with a checkpoint, with its settings
+    /// Goes on with a checkpoint, with its settings; samples it where all steps are done
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Where the checkpoint goes, at the end and on Ctrl-C [default: the resumed file, else linn-gpt.safetensors or the next free name]
+    /// Where the checkpoint goes, at the end and on Ctrl-C [default: the resumed file, else linn-gpt.safetensors, or
+    /// linn-gpt-2.safetensors and so on where that exists]
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Saves every so many steps too
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
     pub save_every: Option<u64>,
-    /// Characters to sample at the end
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    pub sample: usize,
+    /// Characters to sample at the end [default: 200, with --quiet 0]
+    #[arg(long, value_name = "N")]
+    pub sample: Option<usize>,
     /// Text that the sample goes on from [default: a new line, where the text has any]
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
@@ -123,10 +124,10 @@ pub struct Args {
     /// Writes a summary for scripts
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Stops after so many steps of this run as Ctrl-C does
+    /// Ends after so many steps of this run, as Ctrl-C does
     #[arg(long, hide = true)]
     pub stop_after: Option<u64>,
-    /// No progress bar and no report
+    /// Prints no progress and no report, only what was asked for and what went wrong
     #[arg(long)]
     pub quiet: bool,
     #[command(flatten)]
@@ -134,9 +135,9 @@ pub struct Args {
 }
 
 impl Args {
-    /// What is wrong with the flags themselves.
+    /// What is wrong with the flags themselves. Those of a resumed run can only be checked with its checkpoint.
     pub fn check(&self) -> std::result::Result<(), String> {
-        Settings::default().with(&self.given).check()
+        if self.resume.is_some() { Ok(()) } else { Settings::default().with(&self.given).check() }
     }
 }
 
@@ -144,6 +145,7 @@ impl Settings {
     /// What is wrong with these settings.
     pub fn check(&self) -> std::result::Result<(), String> {
         let counts = [
+            ("n-layer", self.n_layer),
             ("n-head", self.n_head),
             ("n-embd", self.n_embd),
             ("context", self.context),
@@ -152,8 +154,8 @@ impl Settings {
             ("val-batches", self.val_batches),
         ];
         for (flag, count) in counts {
-            if count == 0 {
-                return Err(format!("--{flag} is 0, it must be at least 1"));
+            if !(1..=MOST).contains(&count) {
+                return Err(format!("--{flag} is {count}, it must be at least 1 and at most {MOST}"));
             }
         }
         if !self.n_embd.is_multiple_of(self.n_head) {
@@ -187,18 +189,44 @@ impl Settings {
         WarmupCosine { lr: self.lr, min_lr: self.lr * self.lr_floor, warmup: self.warmup, steps: self.steps }
     }
 
-    /// A resumed model keeps its shape.
-    pub fn check_resumed(&self, saved: &Settings) -> Result<()> {
+    /// These settings, of a checkpoint after `step` steps, with the given ones changed. The model keeps its sizes.
+    pub fn resumed(&self, given: &Given, step: u64) -> Result<Settings> {
+        let settings = self.clone().with(given);
+        for (name, old, new) in self.differences(&settings) {
+            ensure!(
+                !SIZES.contains(&name.as_str()),
+                "--{name} {new} contradicts the checkpoint, whose model has {name} {old}\nhelp: leave the flag out, the checkpoint \
+                 has its value; or train a new model, without --resume"
+            );
+        }
         ensure!(
-            self.model(0) == saved.model(0),
-            "the flags ask for another model than the checkpoint holds: {:?} instead of {:?}\nhelp: leave out the flags \
-             that describe the model; the checkpoint has them",
-            self.model(0),
-            saved.model(0)
+            step <= settings.steps,
+            "--steps {} contradicts the checkpoint, which has {step} steps behind it\nhelp: --steps counts all steps; leave it out, \
+             or pass more than {step} to train on",
+            settings.steps
         );
-        Ok(())
+        Ok(settings)
+    }
+
+    /// What the flags changed, in words.
+    pub fn changes(&self, saved: &Settings) -> Vec<String> {
+        let differences = saved.differences(self).into_iter();
+        differences.map(|(name, old, new)| format!("--{name} is {new}, the checkpoint was trained with {old}")).collect()
+    }
+
+    /// Flag, value here, value there.
+    fn differences(&self, other: &Settings) -> Vec<(String, String, String)> {
+        let lines = self.to_lines().into_iter().zip(other.to_lines().into_values());
+        let differing = lines.filter(|((_, here), there)| here != there);
+        differing.map(|((name, here), there)| (name.replace('_', "-"), here, there)).collect()
     }
 }
+
+/// Flags that the tensors of a checkpoint depend on.
+const SIZES: [&str; 6] = ["n-layer", "n-head", "n-embd", "context", "bias", "tied"];
+
+/// More than any machine can do; products of a few stay far from overflow.
+const MOST: usize = 1_000_000_000;
 
 fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
     lines: &BTreeMap<String, String>,

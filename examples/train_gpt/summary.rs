@@ -7,15 +7,16 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use linn::device::Device;
 
-use super::losses::Loss;
+use super::losses::{Collected, Loss};
+use super::trainer::Trained;
 
 /// Figures of a run. Bytes and milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// One per step trained in this run.
     pub losses: Vec<f32>,
-    /// Mean over the validation batches.
-    pub val_loss: f32,
+    /// Mean over the validation batches; `None` where the run was ended before.
+    pub val_loss: Option<f32>,
     /// From process start to the first loss read.
     pub first_loss_ms: f64,
     /// Between the completions of two steps.
@@ -24,63 +25,79 @@ pub struct Summary {
     pub tokens_per_s: f64,
     pub allocated_peak: u64,
     pub reserved_peak: u64,
-    /// Buffers bought from the driver from step 3 to the end of the training.
+    /// Buffers bought from the driver after three steps were enqueued, to the end of the training; 0 in a shorter run.
     pub driver_allocations_after_step_3: u64,
-    /// From step 3 on, 0 to 1.
-    pub bind_group_hit_rate: f64,
+    /// Share of bind groups that were in the cache, 0 to 1, counted from the moment the fourth loss was read: by then the
+    /// commands of step 3 have been encoded, and up to eight steps more. `None` where nothing came after that.
+    pub bind_group_hit_rate: Option<f64>,
     /// Times a call of linn blocked the host, up to the end of the training.
     pub host_syncs: u64,
     /// Times the trainer paused because it was 8 steps ahead of the last loss: the device had work for all of that time.
     pub loss_waits: u64,
+    /// The most steps that were enqueued beyond the last loss read.
+    pub most_behind: u64,
     /// Name, backend, driver.
     pub adapter: [String; 3],
     /// The sampled text.
     pub sample: String,
-    /// Ctrl-C ended the training early.
+    /// The training was ended early.
     pub interrupted: bool,
 }
 
-/// Counters of a device at one moment.
+/// Counters from the beginning of a training.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counters {
-    pub driver_allocations: u64,
-    pub hits: u64,
-    pub misses: u64,
-    pub host_syncs: u64,
+pub struct Early {
+    /// After three steps were enqueued.
+    pub driver_allocations: Option<u64>,
+    /// When the fourth loss was read.
+    pub groups_bound: Option<GroupsBound>,
 }
 
-impl Counters {
-    pub fn of(device: &Device) -> Counters {
-        let stats = device.stats();
-        Counters {
-            driver_allocations: stats.memory.num_device_alloc,
-            hits: stats.queue.bind_group_hits,
-            misses: stats.queue.bind_group_misses,
-            host_syncs: stats.queue.host_syncs,
-        }
-    }
+/// Bind groups that were found in the cache, and that were not.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupsBound {
+    hits: u64,
+    misses: u64,
+}
+
+/// So far.
+pub fn groups_bound(device: &Device) -> GroupsBound {
+    let queue = device.stats().queue;
+    GroupsBound { hits: queue.bind_group_hits, misses: queue.bind_group_misses }
 }
 
 impl Summary {
-    /// The figures of the training itself; `early` are the counters after three steps.
-    pub fn of_training(device: &Device, losses: &[Loss], tokens_per_step: usize, early: Counters) -> Summary {
-        let now = Counters::of(device);
-        let (hits, misses) = (now.hits - early.hits, now.misses - early.misses);
+    /// The figures of the training itself.
+    pub fn of_training(device: &Device, trained: Trained, tokens_per_step: usize) -> Summary {
+        let Trained { collected: Collected { losses, waits, most_behind }, early } = trained;
+        let stats = device.stats();
+        let allocations = |early: u64| stats.memory.num_device_alloc - early;
+        let hit_rate = |early: GroupsBound| {
+            let now = groups_bound(device);
+            let (hits, misses) = (now.hits - early.hits, now.misses - early.misses);
+            (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+        };
         let whole = losses.first().zip(losses.last()).map_or(0.0, |(first, last)| millis(first.at, last.at));
-        let info = device.info();
         Summary {
             losses: losses.iter().map(|loss| loss.value).collect(),
             first_loss_ms: losses.first().map_or(0.0, |first| millis(process_started(), first.at)),
-            median_step_ms: median_step(losses),
+            median_step_ms: median_step(&losses),
             tokens_per_s: if whole > 0.0 { ((losses.len() - 1) * tokens_per_step) as f64 * 1e3 / whole } else { 0.0 },
             allocated_peak: device.max_memory_allocated(),
             reserved_peak: device.max_memory_reserved(),
-            driver_allocations_after_step_3: now.driver_allocations - early.driver_allocations,
-            bind_group_hit_rate: if hits + misses == 0 { 1.0 } else { hits as f64 / (hits + misses) as f64 },
-            host_syncs: now.host_syncs,
-            adapter: [info.name.clone(), info.backend.to_string(), info.driver.clone()],
-            ..Summary::default()
+            driver_allocations_after_step_3: early.driver_allocations.map_or(0, allocations),
+            bind_group_hit_rate: early.groups_bound.and_then(hit_rate),
+            host_syncs: stats.queue.host_syncs,
+            loss_waits: waits,
+            most_behind,
+            ..Summary::of_adapter(device)
         }
+    }
+
+    /// No figures yet.
+    pub fn of_adapter(device: &Device) -> Summary {
+        let info = device.info();
+        Summary { adapter: [info.name.clone(), info.backend.clone(), info.driver.clone()], ..Summary::default() }
     }
 
     /// Writes the figures for scripts.
@@ -88,8 +105,7 @@ impl Summary {
         let [name, backend, driver] = &self.adapter;
         let json = serde_json::json!({
             "losses": self.losses,
-            // An interrupted run is not validated.
-            "val_loss": if self.interrupted { None } else { Some(self.val_loss) },
+            "val_loss": self.val_loss,
             "first_loss_ms": self.first_loss_ms,
             "median_step_ms": self.median_step_ms,
             "tokens_per_s": self.tokens_per_s,
@@ -99,6 +115,7 @@ impl Summary {
             "bind_group_hit_rate": self.bind_group_hit_rate,
             "host_syncs": self.host_syncs,
             "loss_waits": self.loss_waits,
+            "most_behind": self.most_behind,
             "adapter": { "name": name, "backend": backend, "driver": driver },
         });
         let text = format!("{json:#}\n");

@@ -9,7 +9,7 @@ use super::graph::Grads;
 use super::record::{record, record_unary};
 use super::rules;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::resolve_dim;
 use crate::ops;
 use crate::ops::attention::Mask;
@@ -408,6 +408,25 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         };
         lens.iter().enumerate().map(part).collect()
     })
+}
+
+/// The tensors, all of one shape, along a new dimension at position `dim` (negative: from the back, -1 is behind the last).
+#[track_caller]
+pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
+    let shape = tensors.first().map_or(&[][..], |first| first.shape());
+    if let Some(other) = tensors.iter().find(|tensor| tensor.shape() != shape) {
+        return Err(Error::shape(
+            "stack",
+            format!("shapes {shape:?} and {:?} differ", other.shape()),
+            "make all shapes equal, or join along an existing dimension with cat",
+        ));
+    }
+    if tensors.is_empty() {
+        return Err(Error::argument("stack", "there are no tensors", "pass at least one tensor"));
+    }
+    let dim = resolve_dim("stack", dim, shape.len() + 1)? as isize;
+    let parts = tensors.iter().map(|tensor| tensor.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
+    cat(&parts.iter().collect::<Vec<_>>(), dim)
 }
 
 /// Dimensions counted from the front; all of them where none is named.

@@ -38,5 +38,5 @@ pub use backward::{BackwardOptions, Retain, grad};
 pub use checkpoint::checkpoint;
 pub use gradcheck::{GradcheckOptions, gradcheck};
 pub use leaf::HookHandle;
-pub use methods::cat;
+pub use methods::{cat, stack};
 pub use mode::{EnableGradGuard, NoGradGuard, enable_grad, enable_grad_guard, is_grad_enabled, no_grad, no_grad_guard};

@@ -1,4 +1,7 @@
 //! `&a + &b`, `&a * 2.0`, `2.0 * &a`, `-&a`: each gives a [`Result`], as the methods do.
+//!
+//! There is no `+=`: Rust's assign operators return nothing, so an error could only panic. [`Tensor::add_`], [`Tensor::mul_`],
+//! [`Tensor::add_scalar_`] and [`Tensor::mul_scalar_`] are the in-place forms.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

@@ -131,6 +131,19 @@ impl Tensor {
         record_views("split", self, outs, move |b| rules::copy::split(b.grads(), &shapes, dim))
     }
 
+    /// At most `count` parts along `dim`, all of the same length but the last, which may be shorter (PyTorch's rule: 5 entries in
+    /// 4 chunks are 2, 2 and 1).
+    #[track_caller]
+    pub fn chunk(&self, count: usize, dim: isize) -> Result<Vec<Tensor>> {
+        let at = self.existing("chunk", dim)?;
+        match (count, self.shape()[at]) {
+            (0, _) => Err(Error::argument("chunk", "count is 0", "pass a count of at least 1")),
+            // PyTorch gives as many empty parts as were asked for.
+            (_, 0) => Ok(vec![self.clone(); count]),
+            (_, len) => self.split(len.div_ceil(count), dim),
+        }
+    }
+
     /// Without dimension `dim` where its length is 1; else as it is (PyTorch's rule).
     #[track_caller]
     pub fn squeeze(&self, dim: isize) -> Result<Tensor> {

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use super::choice::Wanted;
 use crate::error::{Error, Result};
 
 /// What to open and how.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DeviceOptions {
-    /// Backend by name: `vulkan`, `metal`, `dx12`, `gl` or `webgpu`. `None`: `LINN_BACKEND`, else the best.
+    /// Backend by name: `vulkan`, `metal`, `dx12`, `gl` or `webgpu`. `None`: `LINN_BACKEND`, else the best adapter of all but
+    /// `gl`, and of that where the others have none.
     pub backend: Option<String>,
     /// Part of the adapter's name, driver or backend, in any case. `None`: `LINN_ADAPTER`, else the best.
     pub adapter: Option<String>,
@@ -103,97 +105,51 @@ pub(crate) struct Opened {
 }
 
 pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
-    let wanted = Wanted::new(options)?;
-    let mut found = Vec::new();
-    // Probing GL prints noise on headless machines: other backends first, GL only on request or as the last resort.
-    for backends in wanted.rounds() {
-        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-            backends,
-            // Validation layers are a tool for debugging drivers; they slow every call.
-            flags: wgpu::InstanceFlags::empty(),
-            ..wgpu::InstanceDescriptor::new_without_display_handle()
-        });
-        let mut adapters: Vec<wgpu::Adapter> = if cfg!(target_arch = "wasm32") {
-            instance.request_adapter(&wgpu::RequestAdapterOptions::default()).await.into_iter().collect()
-        } else {
-            instance.enumerate_adapters(backends).await
-        };
-        adapters.sort_by_key(|adapter| describe(&adapter.get_info()).kind);
-        for adapter in adapters {
-            let info = describe(&adapter.get_info());
-            if wanted.fits(&info) && has_compute(&adapter) {
-                if info.kind == AdapterKind::Software {
-                    log::warn!("linn runs on a software driver: {info}");
-                }
-                return open_adapter(adapter, info).await;
+    let wanted = Wanted::new(options, |name| std::env::var(name).ok())?;
+    let (mut found, mut unable) = (Vec::new(), Vec::new());
+    for backends in rounds(wanted.backend) {
+        let (able, others): (Vec<_>, Vec<_>) =
+            adapters(backends).await.into_iter().partition(|(_, adapter)| has_compute(adapter));
+        let infos: Vec<AdapterInfo> = able.iter().map(|(info, _)| info.clone()).collect();
+        if let Some((info, adapter)) = wanted.best(&infos).and_then(|best| able.into_iter().nth(best)) {
+            if let Some(warning) = wanted.warning(&info) {
+                log::warn!("{warning}");
             }
-            found.push(info);
+            return open_adapter(adapter, info).await;
         }
+        found.extend(infos);
+        unable.extend(others.into_iter().map(|(info, _)| info));
     }
-    Err(wanted.error(&found))
+    Err(wanted.error(&found, &unable))
 }
 
-struct Wanted {
-    backend: Option<wgpu::Backends>,
-    backend_text: String,
-    adapter: Option<String>,
+/// The backends to look at, one round after the other until an adapter fits. Probing GL prints noise on headless machines and
+/// takes time, so without a wish it comes last. Where the backend of a wish has nothing, the others are looked at for the error.
+fn rounds(backend: Option<&str>) -> Vec<wgpu::Backends> {
+    let first = match backend {
+        None => wgpu::Backends::PRIMARY,
+        Some("vulkan") => wgpu::Backends::VULKAN,
+        Some("metal") => wgpu::Backends::METAL,
+        Some("dx12") => wgpu::Backends::DX12,
+        Some("gl") => wgpu::Backends::GL,
+        Some(_) => wgpu::Backends::BROWSER_WEBGPU,
+    };
+    [first, wgpu::Backends::PRIMARY - first, wgpu::Backends::GL - first].into_iter().filter(|round| !round.is_empty()).collect()
 }
 
-impl Wanted {
-    fn new(options: &DeviceOptions) -> Result<Wanted> {
-        let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let backend_text = options.backend.clone().or_else(|| from_env("LINN_BACKEND"));
-        let backend = match backend_text.as_deref().map(str::to_lowercase).as_deref() {
-            None => None,
-            Some("vulkan" | "vk") => Some(wgpu::Backends::VULKAN),
-            Some("metal") => Some(wgpu::Backends::METAL),
-            Some("dx12") => Some(wgpu::Backends::DX12),
-            Some("gl" | "gles") => Some(wgpu::Backends::GL),
-            Some("webgpu") => Some(wgpu::Backends::BROWSER_WEBGPU),
-            Some(other) => {
-                return Err(Error::argument(
-                    "open",
-                    format!("there is no backend {other:?}"),
-                    "use vulkan, metal, dx12, gl or webgpu (LINN_BACKEND or DeviceOptions::backend)",
-                ));
-            }
-        };
-        let adapter = options.adapter.clone().or_else(|| from_env("LINN_ADAPTER"));
-        Ok(Wanted { backend, backend_text: backend_text.unwrap_or_default(), adapter })
-    }
-
-    fn rounds(&self) -> Vec<wgpu::Backends> {
-        match self.backend {
-            Some(backend) => vec![backend],
-            None => vec![wgpu::Backends::PRIMARY, wgpu::Backends::GL],
-        }
-    }
-
-    fn fits(&self, info: &AdapterInfo) -> bool {
-        let Some(part) = self.adapter.as_ref().map(|part| part.to_lowercase()) else { return true };
-        [&info.name, &info.driver, &info.backend].iter().any(|text| text.to_lowercase().contains(&part))
-    }
-
-    fn error(&self, found: &[AdapterInfo]) -> Error {
-        let mut wish = Vec::new();
-        if self.backend.is_some() {
-            wish.push(format!("backend {:?}", self.backend_text));
-        }
-        if let Some(adapter) = &self.adapter {
-            wish.push(format!("adapter {adapter:?}"));
-        }
-        let wish = if wish.is_empty() { String::from("any adapter") } else { wish.join(" and ") };
-        let list = match found {
-            [] => String::from("none was found"),
-            found => format!("found {}", found.iter().map(AdapterInfo::to_string).collect::<Vec<_>>().join("; ")),
-        };
-        let help = if found.is_empty() {
-            "install a GPU driver, or a software one (Debian and Ubuntu: apt install mesa-vulkan-drivers; scripts/with-adapter does it)"
-        } else {
-            "set LINN_ADAPTER to part of a name in this list and LINN_BACKEND to its backend, or unset both for the best adapter"
-        };
-        Error::NoAdapter { fact: format!("asked for {wish}; {list}"), help: help.into() }
-    }
+async fn adapters(backends: wgpu::Backends) -> Vec<(AdapterInfo, wgpu::Adapter)> {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends,
+        // Validation layers are a tool for debugging drivers; they slow every call.
+        flags: wgpu::InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let adapters: Vec<wgpu::Adapter> = if cfg!(target_arch = "wasm32") {
+        instance.request_adapter(&wgpu::RequestAdapterOptions::default()).await.into_iter().collect()
+    } else {
+        instance.enumerate_adapters(backends).await
+    };
+    adapters.into_iter().map(|adapter| (describe(&adapter.get_info()), adapter)).collect()
 }
 
 fn describe(info: &wgpu::AdapterInfo) -> AdapterInfo {

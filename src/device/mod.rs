@@ -6,6 +6,7 @@
 mod adapter;
 #[cfg(unix)]
 mod at_exit;
+mod choice;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;

@@ -123,6 +123,11 @@ impl Device {
         self.shared().lock().pool.reset_accumulated_stats();
     }
 
+    /// Most bytes that may be reserved; `u64::MAX` for no limit but the driver's.
+    pub fn memory_limit(&self) -> u64 {
+        self.shared().lock().pool.config().limit
+    }
+
     /// Most bytes to reserve from now on. Idle segments above it go back to the driver at once; what live tensors lie in
     /// stays until it is freed.
     pub fn set_memory_limit(&self, bytes: u64) {

@@ -189,12 +189,20 @@ impl Module for Block {
 impl GptConfig {
     fn check(&self) -> Result<()> {
         let sizes = [self.n_head, self.n_embd, self.block_size, self.vocab_size];
-        if !sizes.contains(&0) && self.n_embd.is_multiple_of(self.n_head) {
+        let in_range = sizes.iter().all(|size| (1..=MOST).contains(size)) && self.n_layer <= MOST;
+        if in_range && self.n_embd.is_multiple_of(self.n_head) {
             return Ok(());
         }
-        Err(Error::argument("Gpt::new", format!("{self:?}"), "sizes must be at least 1, and n_head must divide n_embd"))
+        Err(Error::argument(
+            "Gpt::new",
+            format!("{self:?}"),
+            format!("sizes must be at least 1 and at most {MOST}, and n_head must divide n_embd"),
+        ))
     }
 }
+
+/// The largest size: products of two and a small factor still fit, and no adapter holds such a model.
+const MOST: usize = 1 << 28;
 
 /// Standard deviation of initial weights (GPT-2).
 const STD: f64 = 0.02;

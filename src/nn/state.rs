@@ -1,7 +1,9 @@
 //! Checkpoints: safetensors files with metadata.
 //!
 //! A file is written beside its place, flushed to the disk and then renamed, so that an interrupted write leaves the old file
-//! whole. Values are kept bit for bit. Files with i64 tensors (PyTorch's indices) are range-checked and read as i32.
+//! whole. Values are kept bit for bit. A checksum over all that a file says stands in its metadata and is compared when it is
+//! read; files of other programs have none and are read without. Files with i64 tensors (PyTorch's indices) are range-checked
+//! and read as i32.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -41,7 +43,8 @@ pub fn save(path: &Path, tensors: &[(String, Tensor)], metadata: &BTreeMap<Strin
             Ok((name.as_str(), view.map_err(|why| cannot_write(path, why))?))
         })
         .collect::<Result<Vec<_>>>()?;
-    let metadata: HashMap<String, String> = metadata.clone().into_iter().collect();
+    let sum = checksum(metadata, &views.iter().map(|(name, view)| (*name, view)).collect());
+    let metadata: HashMap<String, String> = metadata.clone().into_iter().chain([(CHECKSUM.to_string(), sum)]).collect();
     let file = safetensors::serialize(views, Some(metadata)).map_err(|why| cannot_write(path, why))?;
     write_whole(path, &file).map_err(|why| cannot_write(path, why))
 }
@@ -53,9 +56,16 @@ pub fn load(device: &Device, path: &Path) -> Result<Checkpoint> {
     })?;
     let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(path, why))?;
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|why| damaged(path, why))?;
-    let metadata = header.metadata().clone().unwrap_or_default().into_iter().collect();
+    let mut metadata: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
+    let views: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
+    if let Some(saved) = metadata.remove(CHECKSUM) {
+        let found = checksum(&metadata, &views.iter().map(|(name, view)| (*name, view)).collect());
+        if saved != found {
+            return Err(damaged(path, format!("its checksum is {saved}, its contents have {found}")));
+        }
+    }
     let mut tensors = BTreeMap::new();
-    for (name, view) in file.iter() {
+    for (name, view) in views {
         let tensor = match view.dtype() {
             Dtype::F32 => upload(device, &view, f32::from_le_bytes)?,
             Dtype::I32 => upload(device, &view, i32::from_le_bytes)?,
@@ -74,12 +84,18 @@ pub fn load(device: &Device, path: &Path) -> Result<Checkpoint> {
 }
 
 /// Copies the tensors called `prefix` + name into `parameters`. Nothing is changed unless every parameter is there with its
-/// shape and no tensor under `prefix` is left over.
+/// shape and element type and no tensor under `prefix` is left over.
 pub fn load_parameters(parameters: &[(String, Tensor)], tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
     let mut pairs = Vec::new();
     let mut missing = Vec::new();
     for (name, parameter) in parameters {
         match tensors.get(&format!("{prefix}{name}")) {
+            Some(tensor) if tensor.dtype() != parameter.dtype() => {
+                return Err(Error::file(
+                    format!("tensor {name} has element type {}, the model wants {}", tensor.dtype(), parameter.dtype()),
+                    "convert the file, or use another copy of the checkpoint",
+                ));
+            }
             Some(tensor) if tensor.shape() == parameter.shape() => pairs.push((parameter, tensor)),
             Some(tensor) => {
                 return Err(Error::file(
@@ -99,6 +115,25 @@ pub fn load_parameters(parameters: &[(String, Tensor)], tensors: &BTreeMap<Strin
         ));
     }
     no_grad(|| pairs.iter().try_for_each(|(parameter, tensor)| parameter.copy_(tensor)))
+}
+
+/// CRC-32 over metadata and tensors (name, element type, shape, bytes) in the order of their names, each piece behind its length.
+fn checksum(metadata: &BTreeMap<String, String>, tensors: &BTreeMap<&str, &TensorView<'_>>) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    let mut add = |piece: &[u8]| {
+        hasher.update(&(piece.len() as u64).to_le_bytes());
+        hasher.update(piece);
+    };
+    for (key, value) in metadata {
+        add(key.as_bytes());
+        add(value.as_bytes());
+    }
+    for (name, tensor) in tensors {
+        add(name.as_bytes());
+        add(format!("{:?} {:?}", tensor.dtype(), tensor.shape()).as_bytes());
+        add(tensor.data());
+    }
+    format!("{:08x}", hasher.finalize())
 }
 
 /// The first few of `names`.
@@ -180,6 +215,9 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// Name of the checksum in the metadata.
+const CHECKSUM: &str = "linn.crc32";
 
 fn cannot_write(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::file(

@@ -25,6 +25,24 @@ impl Tensor {
         ops::copy::full(device, shape, value, DType::F32)
     }
 
+    /// Zeros with the shape and element type of this tensor, contiguous.
+    #[track_caller]
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        self.full_like(0.0)
+    }
+
+    /// Ones with the shape and element type of this tensor, contiguous.
+    #[track_caller]
+    pub fn ones_like(&self) -> Result<Tensor> {
+        self.full_like(1.0)
+    }
+
+    /// Every element `value`, with the shape and element type of this tensor, contiguous.
+    #[track_caller]
+    pub fn full_like(&self, value: f64) -> Result<Tensor> {
+        ops::copy::full(self.device(), self.shape(), value, self.dtype())
+    }
+
     /// 0, 1, .. `len` - 1.
     #[track_caller]
     pub fn arange(device: &Device, len: usize, dtype: DType) -> Result<Tensor> {

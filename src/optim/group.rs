@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::stream::Origin;
@@ -65,7 +66,7 @@ pub trait Optimizer {
     }
 }
 
-/// The saved tensor `<prefix><kind>.<name>`, if there is one, checked against `shape` and copied: `tensors` stay as they are.
+/// The saved tensor `<prefix><kind>.<name>` (f32), if there is one, checked against `shape` and copied: `tensors` stay as they are.
 pub(super) fn saved(
     tensors: &BTreeMap<String, Tensor>,
     prefix: &str,
@@ -79,6 +80,12 @@ pub(super) fn saved(
         return Err(Error::file(
             format!("optimizer state {key} has shape {:?}, the parameter wants {shape:?}", tensor.shape()),
             "load the state of the same model",
+        ));
+    }
+    if tensor.dtype() != DType::F32 {
+        return Err(Error::file(
+            format!("optimizer state {key} has element type {}, it must be f32", tensor.dtype()),
+            "use another copy of the checkpoint",
         ));
     }
     let tensor = crate::ops::copy::copy(tensor)?;

@@ -24,5 +24,5 @@ pub use crate::ops::optim::Decay;
 pub use adam::{Adam, AdamOptions};
 pub use clip::{clip_grad_norm_, clip_scale, grad_norm};
 pub use group::{Optimizer, ParamGroup};
-pub use schedule::WarmupCosine;
+pub use schedule::{StepLr, WarmupCosine};
 pub use sgd::{Sgd, SgdOptions};

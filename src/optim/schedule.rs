@@ -1,6 +1,30 @@
-//! Learning rates as functions of the step.
+//! Learning rates as functions of the step, counted from 0: pure, so a resumed run needs nothing but its step.
+//!
+//! ```
+//! use linn::optim::StepLr;
+//! let schedule = StepLr { lr: 0.1, step_size: 30, gamma: 0.5 };
+//! assert_eq!([schedule.at(0), schedule.at(29), schedule.at(30), schedule.at(60)], [0.1, 0.1, 0.05, 0.025]);
+//! ```
 
 use std::f64::consts::PI;
+
+/// Multiplied by `gamma` after every `step_size` steps: PyTorch's `StepLR`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepLr {
+    /// The learning rate of the first steps.
+    pub lr: f64,
+    /// Steps between two changes; 0 counts as 1.
+    pub step_size: u64,
+    /// The factor of a change.
+    pub gamma: f64,
+}
+
+impl StepLr {
+    /// The learning rate of step `step`, counted from 0.
+    pub fn at(&self, step: u64) -> f64 {
+        self.lr * self.gamma.powf((step / self.step_size.max(1)) as f64)
+    }
+}
 
 /// Rises linearly for `warmup` steps, then falls along half a cosine from `lr` to `min_lr` at step `steps`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +72,20 @@ mod tests {
         assert_eq!(schedule.at(4), 1e-3);
         assert_eq!(schedule.at(40), 1e-4);
         assert_eq!(schedule.at(1000), 1e-4);
+    }
+
+    #[test]
+    fn steps_down_as_pytorchs_step_lr_does() {
+        let schedule = StepLr { lr: 0.05, step_size: 3, gamma: 0.1 };
+        let mut lr = 0.05; // StepLR's own form: a product that grows by one factor at every step_size
+        for step in 0..20 {
+            if step > 0 && step % 3 == 0 {
+                lr *= 0.1;
+            }
+            assert!((schedule.at(step) - lr).abs() <= 1e-12 * lr, "step {step}: {} instead of {lr}", schedule.at(step));
+        }
+        assert_eq!(StepLr { lr: 1.0, step_size: 0, gamma: 0.5 }.at(2), 0.25);
+        assert_eq!(StepLr { lr: 1.0, step_size: 1, gamma: 0.5 }.at(u64::MAX), 0.0);
     }
 
     #[test]

@@ -39,6 +39,16 @@ impl Event {
         read::check_status(&device)
     }
 
+    /// [`Event::synchronize`] as a future; the point waited for is where the event stands at this call.
+    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + 'static {
+        let waiting = self.point().map(|(device, point)| (device.completion(point), device));
+        async move {
+            let Some((done, device)) = waiting else { return Ok(()) };
+            done?.await.map_err(|_| device.closed(&device.shared().lock()))?;
+            read::take_error(&device)
+        }
+    }
+
     pub(super) fn point(&self) -> Option<(Device, FenceSet)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -28,5 +28,8 @@ mod ops_softmax;
 mod out_of_memory;
 mod replay;
 mod streams;
+mod tensor_api;
+mod train_faults;
 mod train_gpt;
+mod train_program;
 mod train_state;

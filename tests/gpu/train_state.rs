@@ -116,6 +116,90 @@ fn a_checkpoint_comes_back_bit_for_bit() {
     assert!(save(&folder.path().join("missing/model"), &[], &metadata).unwrap_err().to_string().contains("cannot write"));
 }
 
+/// Every flip of one bit in a file is an error, or changes nothing that is read.
+#[test]
+fn a_damaged_checkpoint_is_not_loaded() {
+    let device = device();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let tensors = [("a.weight", param(&[1.0, -2.5, 3e-8])), ("b.bias", param(&[0.0]))];
+    let tensors = tensors.map(|(name, tensor)| (name.to_string(), tensor));
+    let metadata = BTreeMap::from([("step".to_string(), "12".to_string()), ("lr".to_string(), "0.001".to_string())]);
+    save(&path, &tensors, &metadata).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    type Contents = (BTreeMap<String, String>, Vec<(String, Vec<usize>, Vec<u8>)>);
+    let contents = |path: &std::path::Path| -> linn::Result<Contents> {
+        let loaded = load(&device, path)?;
+        let tensor = |(name, tensor): (&String, &Tensor)| (name.clone(), tensor.shape().to_vec(), bytes(tensor));
+        Ok((loaded.metadata.clone(), loaded.tensors.iter().map(tensor).collect()))
+    };
+    let right = contents(&path).unwrap();
+    assert_eq!(right.0, metadata, "the checksum is not among what was saved");
+    let damaged = folder.path().join("damaged.safetensors");
+    let mut noticed = 0;
+    for at in 0..whole.len() {
+        for bit in [1u8, 4, 32, 128] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= bit;
+            std::fs::write(&damaged, &bytes).unwrap();
+            match contents(&damaged) {
+                // A name of the checksum that is damaged itself is one more line of text.
+                Ok((mut lines, tensors)) => {
+                    lines.retain(|name, _| metadata.contains_key(name));
+                    assert_eq!((lines, tensors), right, "byte {at}, bit {bit}");
+                }
+                Err(error) => {
+                    noticed += 1;
+                    let text = error.to_string();
+                    assert!(text.contains("damaged") || text.contains("element type"), "byte {at}, bit {bit}: {text}");
+                }
+            }
+        }
+    }
+    assert!(noticed > whole.len() * 3, "{noticed} of {}", whole.len() * 4);
+    let mut relabelled = whole.clone();
+    let at = whole.windows(3).position(|word| word == b"F32").unwrap();
+    relabelled[at..at + 3].copy_from_slice(b"I32");
+    std::fs::write(&damaged, relabelled).unwrap();
+    assert!(load(&device, &damaged).err().unwrap().to_string().contains("its checksum is"));
+}
+
+/// The elements, whatever their type.
+fn bytes(tensor: &Tensor) -> Vec<u8> {
+    match tensor.dtype() {
+        linn::DType::F32 => bytemuck::cast_slice(&tensor.to_vec::<f32>().unwrap()).to_vec(),
+        linn::DType::I32 => bytemuck::cast_slice(&tensor.to_vec::<i32>().unwrap()).to_vec(),
+        _ => bytemuck::cast_slice(&tensor.to_vec::<u32>().unwrap()).to_vec(),
+    }
+}
+
+#[test]
+fn files_of_other_programs_have_no_checksum_and_are_read() {
+    let device = device();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |dtype: &str| {
+        let header = format!(r#"{{"p":{{"dtype":"{dtype}","shape":[2],"data_offsets":[0,8]}}}}"#);
+        let data = bytemuck::cast_slice(&[1.5f32, -2.0]).to_vec();
+        let path = folder.path().join("other.safetensors");
+        std::fs::write(&path, [(header.len() as u64).to_le_bytes().to_vec(), header.into_bytes(), data].concat()).unwrap();
+        load(&device, &path).unwrap()
+    };
+    let p = param(&[0.0, 0.0]);
+    let loaded = write("F32");
+    assert!(loaded.metadata.is_empty());
+    load_parameters(&[("p".to_string(), p.clone())], &loaded.tensors, "").unwrap();
+    assert_eq!(values(&p), [1.5, -2.0]);
+    // The same bytes called something else are no parameter and no optimizer state.
+    let other = write("I32");
+    let error = load_parameters(&[("p".to_string(), p.clone())], &other.tensors, "").unwrap_err().to_string();
+    assert!(error.contains("tensor p has element type i32, the model wants f32\nhelp: "), "{error}");
+    assert_eq!(values(&p), [1.5, -2.0]);
+    let mut state = BTreeMap::from([("step.p".to_string(), param(&[3.0]))]);
+    state.extend(["exp_avg.p", "exp_avg_sq.p"].map(|name| (name.to_string(), other.tensors["p"].clone())));
+    let error = adam(&[("p", &p)]).load_state(&state, "").unwrap_err().to_string();
+    assert!(error.contains("optimizer state exp_avg.p has element type i32"), "{error}");
+}
+
 #[test]
 fn the_model_has_nanogpts_names_and_shapes() {
     let config = GptConfig { n_layer: 1, n_head: 2, n_embd: 8, block_size: 6, vocab_size: 5, bias: false, tied: true };
@@ -142,6 +226,8 @@ fn the_model_has_nanogpts_names_and_shapes() {
     let gap = values(&next).iter().zip(values(&last)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(gap < 1e-6, "{gap}");
     assert!(Gpt::new(&device(), GptConfig { n_head: 3, ..config }).is_err());
+    let huge = GptConfig { n_head: 1, n_embd: usize::MAX, ..config };
+    assert!(Gpt::new(&device(), huge).err().unwrap().to_string().contains("at most"));
     assert!(model.forward(&Tensor::new(&device(), [[0i32; 7]]).unwrap()).unwrap_err().to_string().contains("7 positions"));
 }
 

@@ -68,6 +68,7 @@ fn what_goes_up_comes_back() {
 #[test]
 fn the_limit_ends_in_an_error_and_everything_goes_on() {
     let device = open_with_limit(8 * MIB);
+    assert_eq!((device.memory_limit(), open().memory_limit()), (8 * MIB, u64::MAX));
     let mut held = Vec::new();
     let report = loop {
         match Tensor::empty(&device, &[1 << 18], linn::DType::F32) {
@@ -197,6 +198,15 @@ fn an_event_is_done_when_its_point_has_been_reached_and_can_be_recorded_again() 
         main.wait_event(&event).unwrap();
         assert_eq!(made.item::<u32>().unwrap(), i);
     }
+    // As a future: the point is the one of the call.
+    let made = side.scope(|| tensor(&device, &[7]));
+    event.record(&side);
+    let done = event.synchronize_async();
+    side.scope(|| tensor(&device, &[8]));
+    event.record(&side);
+    pollster::block_on(done).unwrap();
+    assert_eq!(made.item::<u32>().unwrap(), 7);
+    pollster::block_on(Event::new().synchronize_async()).unwrap();
     let other = open();
     assert!(matches!(other.default_stream().wait_event(&event), Err(Error::DeviceMismatch { op: "wait_event", .. })));
 }

@@ -1,0 +1,57 @@
+//! Signals that ask the program to end. The first ends the training after the step on its way, and the checkpoint is saved.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// The first signal that came; 0 for none.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// The signal that asked the program to end.
+pub fn signal() -> Option<u8> {
+    u8::try_from(SIGNAL.load(Ordering::Relaxed)).ok().filter(|signal| *signal > 0)
+}
+
+/// Waits for signals on a thread.
+#[cfg(unix)]
+pub fn watch() -> std::io::Result<()> {
+    use signal_hook::consts::SIGHUP;
+    use std::time::{Duration, Instant};
+
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    SIGNAL.store(signal as usize, Ordering::Relaxed);
+                    super::tell("ending after the steps on their way, then saving; Ctrl-C again ends without saving");
+                }
+                // One request can come as several signals: a shell passes a hang-up on, `timeout` signals twice.
+                Some(first) if signal == SIGINT && first.elapsed() > Duration::from_millis(500) => {
+                    std::process::exit(128 + signal)
+                }
+                Some(_) => {}
+            }
+        }
+    })?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn watch() -> std::io::Result<()> {
+    [SIGINT, SIGTERM]
+        .iter()
+        .try_for_each(|signal| signal_hook::flag::register_usize(*signal, SIGNAL.clone(), *signal as usize).map(|_| ()))
+}
+
+/// Whoever started this program wants it to survive the signal, as `nohup` does. Where the system does not say, nobody does.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}

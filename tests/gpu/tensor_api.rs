@@ -1,0 +1,140 @@
+//! Joining, cutting and making tensors like others, against slow references; which adapter is opened, and what is said of it.
+
+use std::cell::RefCell;
+
+use linn::autograd::{GradcheckOptions, gradcheck, stack};
+use linn::{DType, Device, DeviceOptions, Tensor};
+
+use crate::close::numbers;
+use crate::device::device;
+
+fn tensor(shape: &[usize], seed: u32) -> (Tensor, Vec<f32>) {
+    let data = numbers(seed, shape.iter().product());
+    (Tensor::from_slice(&device(), shape, &data).unwrap(), data)
+}
+
+/// The slow reference of `stack`: element by element. `outer` is the product of the lengths before the new dimension.
+fn stacked(parts: &[Vec<f32>], outer: usize) -> Vec<f32> {
+    let inner = parts[0].len() / outer.max(1);
+    let element = |i: usize| parts[i / inner % parts.len()][i / inner / parts.len() * inner + i % inner];
+    (0..parts.len() * parts[0].len()).map(element).collect()
+}
+
+#[test]
+fn stack_makes_a_new_dimension() {
+    for shape in [&[][..], &[5], &[3, 4], &[2, 3, 5], &[1, 7, 1], &[2, 0, 3]] {
+        let (parts, data): (Vec<Tensor>, Vec<Vec<f32>>) = (0..3).map(|seed| tensor(shape, seed)).unzip();
+        let views: Vec<&Tensor> = parts.iter().collect();
+        for dim in 0..=shape.len() {
+            let mut want_shape = shape.to_vec();
+            want_shape.insert(dim, 3);
+            for dim_or_negative in [dim as isize, dim as isize - shape.len() as isize - 1] {
+                let got = stack(&views, dim_or_negative).unwrap();
+                assert_eq!(got.shape(), want_shape, "{shape:?}, {dim_or_negative}");
+                let want = stacked(&data, shape[..dim].iter().product());
+                assert_eq!(got.to_vec::<f32>().unwrap(), want, "{shape:?}, {dim_or_negative}");
+            }
+        }
+    }
+    let (x, y) = (tensor(&[2, 3], 1).0, tensor(&[3, 2], 2).0);
+    // A part twice, and one that is a view.
+    let joined = |x: &[Tensor]| stack(&[&x[0], &x[1].transpose(0, 1)?, &x[0]], 1)?.square();
+    gradcheck(joined, &[x.clone(), y.clone()], GradcheckOptions::default()).unwrap();
+    assert!(stack(&[&x, &y], 0).unwrap_err().to_string().contains("shapes [2, 3] and [3, 2] differ"));
+    assert!(stack(&[], 0).unwrap_err().to_string().contains("there are no tensors"));
+    assert!(stack(&[&x], 3).unwrap_err().to_string().starts_with("stack: "));
+    let whole = Tensor::new(&device(), [[1i32, 2, 3], [4, 5, 6]]).unwrap();
+    assert!(stack(&[&x, &whole], 0).is_err(), "one type");
+}
+
+#[test]
+fn chunk_cuts_into_at_most_so_many_parts() {
+    // The rule of torch.chunk, counted by hand: lengths of the parts of a dimension of `len` in `count` chunks.
+    let rule = |len: usize, count: usize| -> Vec<usize> {
+        let size = len.div_ceil(count).max(1);
+        let mut lens: Vec<usize> = std::iter::repeat_n(size, len / size).collect();
+        lens.extend(Some(len % size).filter(|rest| *rest > 0));
+        if len == 0 { vec![0; count] } else { lens }
+    };
+    assert_eq!(rule(5, 4), [2, 2, 1]);
+    for (len, count) in [(6, 3), (5, 4), (5, 2), (3, 7), (1, 1), (0, 3)] {
+        let (x, data) = tensor(&[2, len], 3);
+        let parts = x.chunk(count, -1).unwrap();
+        assert_eq!(parts.iter().map(|part| part.shape()[1]).collect::<Vec<_>>(), rule(len, count), "{len} in {count}");
+        let mut start = 0;
+        for part in &parts {
+            let width = part.shape()[1];
+            let want: Vec<f32> = (0..2).flat_map(|row| data[row * len + start..row * len + start + width].to_vec()).collect();
+            assert_eq!(part.to_vec::<f32>().unwrap(), want, "{len} in {count}");
+            start += width;
+        }
+    }
+    let x = tensor(&[5, 3], 4).0;
+    gradcheck(|x| x[0].chunk(2, 0)?[1].square(), std::slice::from_ref(&x), GradcheckOptions::default()).unwrap();
+    assert!(x.chunk(0, 0).unwrap_err().to_string().contains("count is 0"));
+    assert!(x.chunk(2, 2).is_err());
+    assert!(Tensor::ones(&device(), &[]).unwrap().chunk(2, 0).is_err());
+}
+
+#[test]
+fn likes_have_the_shape_and_type_of_their_model() {
+    let x = tensor(&[4, 3], 5).0.transpose(0, 1).unwrap().requires_grad_(true).unwrap();
+    for (like, value) in [(x.zeros_like(), 0.0f32), (x.ones_like(), 1.0), (x.full_like(-2.5), -2.5)] {
+        let like = like.unwrap();
+        assert_eq!((like.shape(), like.dtype(), like.is_contiguous()), (&[3, 4][..], DType::F32, true));
+        assert_eq!(like.to_vec::<f32>().unwrap(), vec![value; 12]);
+        assert!(!like.requires_grad() && !like.shares_storage(&x));
+    }
+    let whole = Tensor::new(&device(), [3i32, 4]).unwrap();
+    assert_eq!(whole.full_like(-7.0).unwrap().to_vec::<i32>().unwrap(), [-7, -7]);
+    assert!(whole.full_like(0.5).is_err(), "no whole number");
+    assert_eq!(Tensor::zeros(&device(), &[0, 2]).unwrap().ones_like().unwrap().shape(), [0, 2]);
+}
+
+thread_local! {
+    /// What this thread has logged.
+    static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Listener;
+
+impl log::Log for Listener {
+    fn enabled(&self, metadata: &log::Metadata) -> bool {
+        metadata.target().starts_with("linn")
+    }
+
+    fn log(&self, record: &log::Record) {
+        if self.enabled(record.metadata()) {
+            LINES.with(|lines| lines.borrow_mut().push(record.args().to_string()));
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn opening_a_software_driver_is_one_line_of_the_log() {
+    log::set_logger(&Listener).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let opened = Device::open().unwrap();
+    let lines = LINES.take();
+    let named = std::env::var("LINN_ADAPTER").is_ok_and(|name| !name.is_empty());
+    let software = opened.info().kind == linn::device::AdapterKind::Software;
+    assert_eq!(lines.len(), usize::from(software && !named), "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains(opened.name()) && !line.contains('\n')), "{lines:?}");
+    let mut options = DeviceOptions::default();
+    options.adapter = Some(opened.name().to_uppercase());
+    let again = Device::open_with(options).unwrap();
+    assert_eq!(again.info().name, opened.info().name);
+    assert_eq!(LINES.take(), Vec::<String>::new(), "it was named");
+}
+
+#[test]
+fn what_other_backends_have_is_listed() {
+    let name = device().name().to_string();
+    let mut options = DeviceOptions::default();
+    options.backend = Some(if cfg!(target_os = "macos") { "dx12" } else { "metal" }.into());
+    let text = Device::open_with(options).unwrap_err().to_string();
+    assert!(text.starts_with("no adapter: asked for backend ") && text.contains(&name), "{text}");
+    assert!(text.contains("\nhelp: set LINN_ADAPTER to part of a name in this list"), "{text}");
+}

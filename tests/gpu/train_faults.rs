@@ -1,0 +1,172 @@
+//! The trainer where something goes wrong or runs long: memory that ends, sizes that cannot fit, losses that come late.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use linn::data::Text;
+use linn::{DType, Device, DeviceOptions, Tensor};
+
+use crate::device::{device, open};
+use crate::train_gpt::example::corpus::Corpus;
+use crate::train_gpt::example::losses::Losses;
+use crate::train_gpt::example::place::Place;
+use crate::train_gpt::example::run::{run, run_on};
+use crate::train_gpt::example::settings::{Args, Settings};
+use crate::train_gpt::example::size;
+use crate::train_gpt::example::trainer::Trainer;
+use crate::train_gpt::{args, bits};
+
+fn with_limit(bytes: u64) -> Device {
+    let mut options = DeviceOptions::default();
+    options.memory_limit = Some(bytes);
+    open(options)
+}
+
+fn trainer(device: &Device, args: &Args) -> Trainer {
+    let settings = Settings::default().with(&args.given);
+    let corpus = Corpus::read(args.text.as_deref().unwrap()).unwrap();
+    let text = Text::new(&corpus.name, &corpus.text, settings.context).unwrap();
+    device.manual_seed(settings.seed).unwrap();
+    Trainer::new(device, args, settings, (&text, &corpus.name, &corpus.fingerprint), None).unwrap()
+}
+
+#[test]
+fn train_saves_what_it_has_when_memory_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = run(args(folder.path(), "--steps 8")).unwrap();
+    let device = open(DeviceOptions::default());
+    let args = args(folder.path(), "--steps 8 --save rescued.safetensors");
+    let mut trainer = trainer(&device, &args);
+    (0..3).for_each(|_| drop(trainer.step().unwrap().wait().unwrap()));
+    // From now on nothing is bought, and everything that lies free is taken.
+    device.empty_cache().unwrap();
+    device.set_memory_limit(device.memory_reserved());
+    let (mut held, mut len) = (Vec::new(), 1 << 22);
+    while len > 0 {
+        match Tensor::empty(&device, &[len], DType::F32) {
+            Ok(tensor) => held.push(tensor),
+            Err(_) => len /= 2,
+        }
+    }
+    let place = Place::of(&args).unwrap();
+    let why = trainer.train(&args, &place).err().expect("no memory is left");
+    let text = trainer.rescue(why, 0, &place).to_string();
+    assert!(text.starts_with("out of memory") && text.contains("\nstep 3 is saved; go on from there with --resume "), "{text}");
+    drop((held, trainer));
+    let rest = run(crate::train_gpt::args(folder.path(), "--resume rescued.safetensors")).unwrap();
+    assert_eq!(bits(&rest.losses), bits(&whole.losses[3..]));
+}
+
+#[test]
+fn train_saves_nothing_that_may_be_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = args(folder.path(), "--steps 8 --save kept.safetensors");
+    let mut trainer = trainer(&device(), &args);
+    let place = Place::of(&args).unwrap();
+    let lost = || anyhow::Error::from(linn::Error::DeviceLost { fact: "unplugged".into() });
+    let text = trainer.rescue(lost(), 0, &place).to_string();
+    assert!(text.contains("unplugged") && text.ends_with("no step was trained, so nothing was saved"), "{text}");
+    drop(trainer.step().unwrap().wait().unwrap());
+    let text = trainer.rescue(lost(), 0, &place).to_string();
+    assert!(text.contains("\nnothing was saved: ") && !place.path().exists(), "{text}");
+    trainer.save(&place).unwrap();
+    let kept = std::fs::read(place.path()).unwrap();
+    drop(trainer.step().unwrap().wait().unwrap());
+    let text = trainer.rescue(lost(), 0, &place).to_string();
+    assert!(text.contains("\nstep 1 is saved; go on from there"), "{text}");
+    assert_eq!(std::fs::read(place.path()).unwrap(), kept);
+    // Memory that ends before the first step.
+    let device = with_limit(1 << 20);
+    let path = args.text.as_deref().unwrap();
+    let tight = crate::train_gpt::args(folder.path(), "--steps 8 --save none.safetensors --batch 64");
+    let text = format!("{:#}", run_on(&device, &tight, Some(Corpus::read(path).unwrap())).unwrap_err());
+    assert!(text.contains("memory") && !folder.path().join("none.safetensors").exists(), "{text}");
+}
+
+#[test]
+fn train_refuses_sizes_that_cannot_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |words: &str| format!("{:#}", run(args(folder.path(), words)).unwrap_err());
+    for (words, what) in [
+        ("--n-embd 1000000", "the weights of a layer would take 14.6 TiB, "),
+        ("--batch 1000000000", "the batch would take 59.6 GiB, "),
+        ("--batch 1000000000 --n-embd 1000000000 --n-head 1 --n-layer 1000000000", "\nhelp: pass a smaller "),
+    ] {
+        let why = error(words);
+        assert!(why.contains(what) && why.contains("\nhelp: pass a smaller "), "{words}: {why}");
+    }
+    assert!(error("--context 18446744073709551615").contains("at most"));
+    assert!(error("--context 1000000000").contains("too short"));
+    let device = with_limit(64 << 20);
+    let many = args(folder.path(), "--n-layer 100000");
+    let why = format!("{:#}", run_on(&device, &many, None).unwrap_err());
+    assert!(why.contains("needs 11.1 GiB or more, the memory limit is 64.0 MiB\nhelp: pass smaller settings"), "{why}");
+    assert_eq!(device.memory_reserved(), 0, "nothing was built");
+}
+
+/// The estimate refuses nothing that would fit, and is not far below; memory that is bought is used.
+#[test]
+fn train_needs_about_what_was_estimated() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = "--n-layer 2 --n-head 4 --n-embd 128 --context 64 --batch 12 --steps 4 --val-batches 1";
+    let args = args(folder.path(), more);
+    let device = open(DeviceOptions::default());
+    let corpus = Corpus::read(args.text.as_deref().unwrap()).unwrap();
+    let summary = run_on(&device, &args, Some(corpus)).unwrap();
+    let needed = size::needed(&Settings::default().with(&args.given), 28);
+    let peak = summary.allocated_peak as f64;
+    assert!(needed <= peak && peak <= 2.0 * needed, "estimated {needed}, peak {peak}");
+    assert!(peak > 16e6, "large enough for the rule to mean something: {peak}");
+    assert!(summary.reserved_peak as f64 <= 1.5 * peak, "reserved {} for {peak}", summary.reserved_peak);
+}
+
+#[test]
+fn train_stays_steady() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = open(DeviceOptions::default());
+    let mut trainer = trainer(&device, &args(folder.path(), "--steps 200"));
+    let (seen, watched) = (Arc::new(OnceLock::new()), device.clone());
+    let early = seen.clone();
+    let losses = Losses::new(Arc::default(), move |count, _| {
+        if count == 4 {
+            let _ = early.set(watched.stats());
+        }
+    });
+    let mut after_three = None;
+    while trainer.step < 200 {
+        assert!(losses.wait_for_room());
+        losses.push(trainer.step().unwrap());
+        if trainer.step >= 3 {
+            let stats = device.stats();
+            let now = (device.memory_reserved(), stats.memory.num_device_alloc);
+            assert_eq!(*after_three.get_or_insert(now), now, "reserved and driver allocations at step {}", trainer.step);
+        }
+    }
+    let collected = losses.finish().unwrap();
+    assert_eq!(collected.losses.len(), 200);
+    let (early, now) = (seen.get().unwrap().queue, device.stats().queue);
+    let (hits, misses) = (now.bind_group_hits - early.bind_group_hits, now.bind_group_misses - early.bind_group_misses);
+    assert!(misses * 100 <= hits + misses, "{misses} misses, {hits} hits");
+    // Every miss makes an entry: with so few of them, what is kept is what a few steps use.
+    assert!(now.bind_groups <= early.bind_groups + misses && now.bind_groups < 10_000, "{} entries", now.bind_groups);
+}
+
+#[test]
+fn train_is_at_most_eight_steps_ahead() {
+    // The collector holds the first loss back until the host waits for room: exactly eight steps are enqueued by then.
+    let waits = Arc::new(AtomicU64::new(0));
+    let waited = waits.clone();
+    let losses = Losses::new(waits, move |_, _| {
+        while waited.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+    });
+    let one = Tensor::ones(&device(), &[]).unwrap();
+    for _ in 0..20 {
+        assert!(losses.wait_for_room());
+        losses.push(one.item_async().unwrap());
+    }
+    let collected = losses.finish().unwrap();
+    assert_eq!((collected.losses.len(), collected.most_behind), (20, 8));
+    assert!(collected.waits >= 1);
+}
