@@ -146,11 +146,10 @@ impl Copies {
     }
 }
 
-/// Rows of a texture for `rows`: 4, 5, 6, 7 times a power of two, so that textures of about one size serve each other.
+/// Rows of a texture for `rows`: a power of two, so that textures of about one size serve each other, and so that lavapipe
+/// compiles each shader once (it has one form for textures whose sizes are powers of two and another for those that are not).
 fn class(rows: u32) -> u32 {
-    let rows = rows.max(4);
-    let step = 1 << (rows.ilog2() - 2);
-    rows.next_multiple_of(step)
+    rows.max(4).checked_next_power_of_two().unwrap_or(rows)
 }
 
 #[cfg(test)]
