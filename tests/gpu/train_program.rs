@@ -118,7 +118,7 @@ fn train_goes_on_when_its_reader_has_gone() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = start(folder.path(), &[], "--steps 5 --save a.safetensors");
     // What the test harness prints before it runs the program has to be read, or the harness fails.
-    let printed = child.stdout.take().unwrap().bytes().map_while(Result::ok);
+    let printed = std::io::BufReader::new(child.stdout.take().unwrap()).bytes().map_while(Result::ok);
     let mut last = [0; 4];
     for byte in printed {
         last = [last[1], last[2], last[3], byte];
