@@ -37,6 +37,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 
@@ -61,6 +62,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         log::warn!("signals will end the program without saving: {why}");
     }
     match run::run(args) {
+        Ok(_) if LOST.load(Ordering::Relaxed) => 1,
         Ok(_) => stop::signal().map_or(0, |signal| 128 + signal),
         Err(why) => {
             tell(format!("error: {why:#}"));
@@ -69,9 +71,18 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Prints to standard output. A reader that has gone away (`| head -1`) is no reason to end a training.
+/// Something could not be printed to standard output though somebody wanted to have it.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Prints to standard output. A reader that has gone away (`| head -1`) is no reason to end a training, nor is a full disk, but
+/// that one is said.
 fn say(text: impl Display) {
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    if let Err(why) = writeln!(std::io::stdout().lock(), "{text}")
+        && why.kind() != std::io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        tell(format!("error: standard output cannot be written: {why}\nhelp: check where it goes to"));
+    }
 }
 
 /// Prints to standard error, in the same way.

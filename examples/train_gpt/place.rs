@@ -61,8 +61,49 @@ pub fn can_be_made(path: &Path, what: &str, flag: &str) -> Result<()> {
     if path.is_dir() {
         bail!("{} is a folder, so no {what} can be saved under that name\nhelp: pass a file's name with {flag}", path.display());
     }
-    let trial = folder.join(format!(".linn-{}.partial", std::process::id()));
+    if path.as_os_str().to_string_lossy().ends_with(std::path::is_separator) {
+        bail!("{} names a folder, not a file\nhelp: pass a file's name with {flag}", path.display());
+    }
+    if path.exists() && !path.is_file() {
+        bail!("{} exists and is no regular file\nhelp: pass another name with {flag}", path.display());
+    }
+    // The name is as long as the one that the file has while it is written.
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    let trial = folder.join(name);
     std::fs::write(&trial, b"").and_then(|()| std::fs::remove_file(&trial)).with_context(|| cannot(folder, what, flag))
+}
+
+/// What a run writes must not be what it reads, nor another file that it writes; only a resumed checkpoint may be replaced.
+pub fn are_apart(args: &Args, save: Option<&Path>) -> Result<()> {
+    let files = [
+        ("--text", args.text.as_deref()),
+        ("--resume", args.resume.as_deref()),
+        ("--save", save.or(args.save.as_deref())),
+        ("--json", args.json.as_deref()),
+    ];
+    for (at, (flag, path)) in files.iter().enumerate() {
+        for (other, before) in files.iter().take(at) {
+            let replaces = *flag == "--save" && *other == "--resume" || *flag == "--resume";
+            if let (Some(path), Some(before)) = (path, before)
+                && !replaces
+                && is_same(path, before)
+            {
+                bail!(
+                    "{flag} {} is the file of {other}, which would be lost\nhelp: pass another name with {flag}",
+                    path.display()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True when both names lead to one file, whether it exists or not.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let whole =
+        |path: &Path| path.canonicalize().ok().or_else(|| Some(folder_of(path).canonicalize().ok()?.join(path.file_name()?)));
+    whole(a).is_some_and(|a| Some(a) == whole(b))
 }
 
 fn cannot(folder: &Path, what: &str, flag: &str) -> String {

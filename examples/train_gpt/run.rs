@@ -8,7 +8,7 @@ use linn::tensor::Tensor;
 
 use super::checkpoint::{self, Resumed};
 use super::corpus::Corpus;
-use super::place::{Place, can_be_made};
+use super::place::{Place, are_apart, can_be_made};
 use super::sample::sample;
 use super::settings::{Args, Settings};
 use super::summary::{Summary, process_started};
@@ -18,6 +18,7 @@ use super::{say, size, stop, tell};
 /// Trains as `args` say.
 pub fn run(args: Args) -> Result<Summary> {
     process_started();
+    are_apart(&args, None)?;
     let corpus = args.text.as_deref().map(Corpus::read).transpose()?;
     run_on(&Device::open()?, &args, corpus)
 }
@@ -63,7 +64,8 @@ fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, r
     }
     // What cannot work should fail now, not after the training.
     let prompt = prompt(args, &text.vocabulary)?;
-    if let Some(path) = &args.json {
+    // (Standard output, for instance, can be written as it is.)
+    if let Some(path) = args.json.as_ref().filter(|path| !path.exists() || path.is_file() || path.is_dir()) {
         can_be_made(path, "summary", "--json")?;
     }
     size::check(&settings, text.vocabulary.len(), device)?;
@@ -73,7 +75,14 @@ fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, r
     }
     let mut summary = match trainer.step < trainer.settings.steps {
         true => train(&mut trainer, args)?,
-        false => Summary::of_adapter(device),
+        false => {
+            if args.save.is_some() {
+                let place = Place::of(args)?;
+                trainer.save(&place)?;
+                say(format!("all steps were done before; saved to {}", place.path().display()));
+            }
+            Summary::of_adapter(device)
+        }
     };
     if !summary.interrupted {
         summary.val_loss = trainer.validate()?;
@@ -90,6 +99,7 @@ fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, r
 /// Trains the steps that are left, and saves.
 fn train(trainer: &mut Trainer, args: &Args) -> Result<Summary> {
     let place = Place::of(args)?;
+    are_apart(args, Some(place.path()))?;
     let first = trainer.step;
     let trained = trainer.train(args, &place).map_err(|why| trainer.rescue(why, first, &place))?;
     let Settings { batch, context, accum, steps, .. } = trainer.settings;

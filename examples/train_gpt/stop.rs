@@ -19,8 +19,8 @@ pub fn watch() -> std::io::Result<()> {
     use signal_hook::consts::SIGHUP;
     use std::time::{Duration, Instant};
 
-    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let mut signals = signal_hook::iterator::Signals::new(wanted)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use linn::autograd::no_grad;
 use linn::data::{Loader, Sampler, Text, Upload, Vocabulary};
 use linn::device::Device;
@@ -34,6 +34,8 @@ pub struct Trainer {
     loader: Loader,
     validation: Loader,
     fingerprint: String,
+    /// Failures of the device before the first step.
+    failures: u64,
     /// False while an optimizer step is being enqueued: some parameters are of the next step then.
     whole: bool,
 }
@@ -75,6 +77,7 @@ impl Trainer {
             loader: loader(&text.train, upload)?,
             validation: loader(&text.validation, Upload::CurrentStream)?,
             fingerprint: fingerprint.to_string(),
+            failures: device.stats().queue.failures,
             settings,
             model,
             optimizer,
@@ -104,10 +107,13 @@ impl Trainer {
             if self.step == first + 3 {
                 driver_allocations = Some(self.device.stats().memory.num_device_alloc);
             }
-            // A disk that is full now may have room at the end.
             if args.save_every.is_some_and(|every| self.step.is_multiple_of(every))
                 && let Err(why) = self.save(place)
             {
+                // A disk that is full now may have room at the end. Any other error is the training's.
+                if !matches!(why.downcast_ref(), Some(linn::Error::File { .. })) {
+                    return Err(why);
+                }
                 log::warn!("step {} was not saved: {why:#}", self.step);
             }
         }
@@ -147,8 +153,16 @@ impl Trainer {
         read.ok_or_else(|| anyhow::anyhow!("accum is 0"))
     }
 
-    /// Saves everything that a resumed run needs to go on with the same bits.
+    /// Saves everything that a resumed run needs to go on with the same bits, unless something that was enqueued since the
+    /// start has failed: whoever was told, what came after it may be wrong.
     pub fn save(&mut self, place: &Place) -> Result<()> {
+        self.device.synchronize()?;
+        if self.device.stats().queue.failures != self.failures {
+            bail!(
+                "an earlier step failed on the device, so what came after it is not saved\nhelp: go on from the last checkpoint with \
+                 --resume"
+            );
+        }
         let facts = Facts { settings: &self.settings, step: self.step, vocabulary: &self.vocabulary, text: &self.fingerprint };
         checkpoint::save(place.path(), &self.model, &self.optimizer, &facts)?;
         self.saved = Some(self.step);

@@ -113,6 +113,8 @@ pub struct Counters {
     pub staging_texture_bytes: u64,
     /// Pipelines compiled.
     pub pipelines: u64,
+    /// Times enqueued work failed: whatever was computed since the first may be wrong. Never less than before.
+    pub failures: u64,
 }
 
 impl Core {

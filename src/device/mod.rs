@@ -215,6 +215,7 @@ impl Shared {
     pub(crate) fn late_error(&self, fact: String) {
         let fact = one_line(&fact);
         let mut core = self.lock();
+        core.counters.failures += 1;
         if core.late_error.is_none() {
             core.late_error = Some(Error::Device {
                 fact,
@@ -230,6 +231,7 @@ impl Shared {
         if core.stop {
             return;
         }
+        core.counters.failures += 1;
         core.lost.get_or_insert(fact);
         // Dropping the senders wakes the waiters; they find `lost`.
         let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));

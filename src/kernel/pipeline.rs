@@ -168,6 +168,11 @@ impl Pipelines {
         Compiled { pipeline, path: recipe.path, textures: recipe.textures }
     }
 
+    /// Makes the layouts anew when they are wanted: one may have been refused.
+    pub(crate) fn forget_layouts(&mut self) {
+        self.layouts.clear();
+    }
+
     /// Layout of group 0: so many bindings, `textures` of them textures, the others storage buffers.
     pub(crate) fn layout(&mut self, device: &wgpu::Device, bindings: usize, textures: Textures) -> &wgpu::BindGroupLayout {
         self.layouts.entry((bindings, textures)).or_insert_with(|| {

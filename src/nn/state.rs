@@ -54,6 +54,12 @@ pub fn load(device: &Device, path: &Path) -> Result<Checkpoint> {
     let bytes = fs::read(path).map_err(|why| {
         Error::file(format!("cannot read checkpoint {}: {why}", path.display()), "check the path and its permissions")
     })?;
+    if bytes.is_empty() {
+        return Err(Error::file(
+            format!("{} is empty: a run that reserved the name ended before it saved", path.display()),
+            "use another checkpoint; this file can be removed",
+        ));
+    }
     let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(path, why))?;
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|why| damaged(path, why))?;
     let mut metadata: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
@@ -196,8 +202,14 @@ fn narrowed(device: &Device, path: &Path, name: &str, view: &TensorView<'_>) -> 
     Tensor::from_slice(device, view.shape(), &values)
 }
 
-/// Written beside, flushed, renamed; the directory is flushed too, so that the rename survives a power cut.
+/// Written beside, flushed, renamed; the directory is flushed too, so that the rename survives a power cut. Where the path is
+/// a link, the file that it leads to is replaced; what is no file (a device, a pipe) is not.
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if target.exists() && !target.is_file() {
+        return Err(std::io::Error::other("it exists and is no regular file"));
+    }
+    let path = target.as_path();
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.partial", std::process::id()));
     let beside = path.with_file_name(name);

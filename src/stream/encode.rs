@@ -273,6 +273,7 @@ impl Encoder {
     /// Nothing of what was encoded runs: forgets the copies that it promised, and frees what can be made again.
     pub(super) fn start_over(&mut self) {
         self.bind_groups.clear();
+        self.pipelines.forget_layouts();
         self.stage = Stage::default();
     }
 

@@ -139,6 +139,7 @@ fn report_status(device: &Device, status: &[u8]) {
     let op = Kernel::ALL.get(code as usize - 1).map_or("an index operation", |kernel| kernel.row().name);
     let mut core = device.shared().lock();
     core.clear_status = true;
+    core.counters.failures += 1;
     core.late_error.get_or_insert(Error::Device {
         fact: format!("{op}: index {} at position {position} is out of range for {len} entries", index as i32),
         help: format!("indices must be from 0 to {}; the operation read entry 0 instead", len.saturating_sub(1)),

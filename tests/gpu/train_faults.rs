@@ -83,6 +83,68 @@ fn train_saves_nothing_that_may_be_wrong() {
     assert!(text.contains("memory") && !folder.path().join("none.safetensors").exists(), "{text}");
 }
 
+/// Whoever was told of the failure: what was enqueued after it is not saved.
+#[test]
+fn train_saves_no_step_after_one_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = args(folder.path(), "--steps 8 --save kept.safetensors");
+    let device = open(DeviceOptions::default());
+    let mut trainer = trainer(&device, &args);
+    let place = Place::of(&args).unwrap();
+    (0..3).for_each(|_| drop(trainer.step().unwrap().wait().unwrap()));
+    trainer.save(&place).unwrap();
+    let kept = std::fs::read(place.path()).unwrap();
+    device.refuse_driver_calls(0, 4);
+    let told = trainer.step().map_err(|why| why.to_string()).and_then(|read| read.wait().map_err(|why| why.to_string()));
+    let synchronized = device.synchronize();
+    device.refuse_driver_calls(0, 0);
+    assert!(told.is_err() || synchronized.is_err(), "somebody was told");
+    assert!(device.stats().queue.failures > 0);
+    let why = trainer.save(&place).unwrap_err().to_string();
+    assert!(why.starts_with("an earlier step failed on the device"), "{why}");
+    let memory = device.memory_reserved();
+    device.set_memory_limit(memory);
+    let why = Tensor::empty(&device, &[1 << 28], DType::F32).unwrap_err();
+    let text = trainer.rescue(why.into(), 0, &place).to_string();
+    assert!(
+        text.contains("failed too: an earlier step failed") && text.contains("\nstep 3 is saved; go on from there"),
+        "{text}"
+    );
+    assert_eq!(std::fs::read(place.path()).unwrap(), kept);
+}
+
+/// What is written is never what is read, and what cannot be written is said at once.
+#[test]
+fn train_replaces_nothing_that_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |words: &str| format!("{:#}", run(args(folder.path(), words)).unwrap_err());
+    std::fs::create_dir(folder.path().join("out")).unwrap();
+    let text = args(folder.path(), "").text.unwrap();
+    let before = std::fs::read(&text).unwrap();
+    for (flags, what) in [
+        (format!("--save {}", text.display()), "is the file of --text, which would be lost"),
+        (format!("--json {}", text.display()), "is the file of --text, which would be lost"),
+        (String::from("--save a.safetensors --json out/../a.safetensors"), "is the file of --save, which would be lost"),
+        (String::from("--save out/"), "folder"),
+        (String::from("--save none/"), "names a folder, not a file"),
+        (format!("--save {}", "n".repeat(251)), "no checkpoint can be written"),
+    ] {
+        let why = error(&format!("--steps 2 {flags}"));
+        assert!(why.contains(what) && why.contains("\nhelp: "), "{flags}: {why}");
+    }
+    assert_eq!(std::fs::read(&text).unwrap(), before);
+    #[cfg(unix)]
+    {
+        // A link stays a link, and what it leads to is replaced as a whole.
+        let (link, file) = (folder.path().join("link.safetensors"), folder.path().join("file.safetensors"));
+        std::fs::write(&file, b"old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        run(args(folder.path(), "--steps 2 --save link.safetensors")).unwrap();
+        assert!(link.is_symlink() && std::fs::metadata(&file).unwrap().len() > 1000);
+        assert!(error("--steps 2 --save /dev/null").contains("is no regular file"));
+    }
+}
+
 #[test]
 fn train_refuses_sizes_that_cannot_fit() {
     let folder = tempfile::tempdir().unwrap();
