@@ -129,8 +129,10 @@ impl std::fmt::Debug for MemPool {
 /// The pool that this thread's requests go to.
 pub(crate) fn entered(device: &Device) -> MemPoolId {
     let id = device.shared().id;
-    ENTERED.with(|entered| {
+    // While a thread ends its guards are gone.
+    let pool = ENTERED.try_with(|entered| {
         let entered = entered.borrow();
-        entered.iter().rev().flatten().find(|(device, _)| *device == id).map_or(MemPoolId::DEFAULT, |(_, pool)| pool.0.id)
-    })
+        entered.iter().rev().flatten().find(|(device, _)| *device == id).map(|(_, pool)| pool.0.id)
+    });
+    pool.ok().flatten().unwrap_or_default()
 }

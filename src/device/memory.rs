@@ -134,7 +134,8 @@ impl Device {
                     shared.wait_until_forgotten();
                 }
                 Answer::Exhausted(report) => {
-                    drop(guard);
+                    core.release_segments();
+                    shared.wake(guard);
                     self.tell_failure(&report);
                     break Err(Error::OutOfMemory(report));
                 }

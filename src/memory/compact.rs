@@ -154,7 +154,7 @@ impl Pool {
         let room = if request.hosting { 0 } else { left.min(self.config.max_segment) };
         let needed = size.saturating_sub(left).max(1);
         let (rounds, fuel) = if limit < self.limit { (1, LITTLE) } else { (MOST_ROUNDS, MUCH) };
-        let mut layout = Layout::of(self, request.pool, room, fuel)?;
+        let mut layout = Layout::of(self, request.pool, room, fuel / 2)?;
         // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
         let found = layout.make_window(size, most).is_some() && (layout.bytes > 0 || limit == self.limit);
         let most = if found { layout.bytes } else { most };
@@ -162,7 +162,7 @@ impl Pool {
         // (A private pool's segments are not given back.)
         let empties = request.rounds < rounds && request.rung != Rung::Refused && request.pool == MemPoolId::DEFAULT;
         let emptied = empties && {
-            layout.fuel = fuel;
+            layout.fuel = fuel / 2;
             layout.empty(needed, most).is_some() || !found && layout.gain(needed, most).1 > 0
         };
         if !emptied {
@@ -193,7 +193,8 @@ impl Pool {
     /// Does what was tried out.
     fn carry_out(&mut self, layout: &mut Layout, stream: StreamId, horizons: &impl Horizons) {
         for step in std::mem::take(&mut layout.steps) {
-            let done = self.relocate(step.block, layout.regions[step.to.0 as usize].segment, step.to.1, stream, horizons);
+            let hole = Hole { segment: layout.regions[step.to.0 as usize].segment, offset: step.to.1, after: step.after };
+            let done = self.relocate(step.block, hole, stream, horizons);
             debug_assert!(done, "{step:?} cannot be done");
             if !done {
                 return;
@@ -202,8 +203,9 @@ impl Pool {
     }
 
     /// Moves a block to the front of a free one.
-    fn relocate(&mut self, block: u32, segment: u32, offset: u64, stream: StreamId, horizons: &impl Horizons) -> bool {
-        let Some(hole) = self.free_at(block, segment, offset) else { return false };
+    fn relocate(&mut self, block: u32, to: Hole, stream: StreamId, horizons: &impl Horizons) -> bool {
+        let segment = to.segment;
+        let Some(hole) = self.free_at(block, to) else { return false };
         if hole == self.blocks[block].prev {
             return self.slide_down(block, stream, horizons);
         }
@@ -230,16 +232,14 @@ impl Pool {
         true
     }
 
-    /// The free block at `offset`, the one before `block` if that is it.
-    fn free_at(&self, block: u32, segment: u32, offset: u64) -> Option<u32> {
-        let mut at = self.blocks[block].prev;
-        if at == NONE || self.blocks[at].segment != segment || self.blocks[at].offset != offset {
-            at = self.segments.get(segment)?.first;
-        }
-        while at != NONE && self.blocks[at].offset < offset {
-            at = self.blocks[at].next;
-        }
-        (self.is_free(at) && self.is_movable(block) && self.blocks[at].offset == offset).then_some(at)
+    /// The free block that `block` is to go to.
+    fn free_at(&self, block: u32, to: Hole) -> Option<u32> {
+        let at = match to.after {
+            NONE => self.segments.get(to.segment)?.first,
+            before => self.blocks.get(before)?.next,
+        };
+        let is_there = |at: u32| self.blocks[at].segment == to.segment && self.blocks[at].offset == to.offset;
+        (self.is_free(at) && self.is_movable(block) && is_there(at)).then_some(at)
     }
 
     /// Moves a block to the front of the free one before it.
@@ -291,6 +291,14 @@ impl Pool {
         self.moves.push_back(Move { block: BlockId(block), from, to, fence, after });
         self.merge_and_list(free, horizons);
     }
+}
+
+/// A free block: where it lies, and the block before it (`NONE` at the start).
+#[derive(Clone, Copy)]
+struct Hole {
+    segment: u32,
+    offset: u64,
+    after: u32,
 }
 
 /// Where a block stands in its segment.

@@ -57,7 +57,7 @@ impl Pool {
     ///
     /// The ladder: a fitting free block; where memory is dear, one with any edge; a new segment (idle ones make room for it
     /// under the limit and the peak; a smaller one when the driver refuses); a free block with any edge; live blocks that move; once
-    /// per request, completion of all work; out of memory.
+    /// per request, completion of all work; a private pool that helps out; out of memory.
     pub fn alloc(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
         request.pool = self.living(request.pool);
         if (self.config.policy, self.config.caching) == (Policy::Pytorch, Caching::Pooled) {
@@ -109,14 +109,16 @@ impl Pool {
         if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
             return self.lend(key, size, request, horizons);
         }
-        let find = |pool: &Pool, reserve| pool.search_in(reserve, size, Effort::AnyBacklog, request, horizons);
-        if let Some(key) = self.reserve(request.pool, find) {
-            return self.lend(key, size, request, horizons);
-        }
         if hopeless.is_none()
             && let Some(answer) = self.compact_for(size, limit, request, horizons)
         {
             return answer;
+        }
+        let find = |pool: &Pool, reserve| pool.search_in(reserve, size, Effort::AnyBacklog, request, horizons);
+        if (hopeless.is_some() || request.waited)
+            && let Some(key) = self.reserve(request.pool, find)
+        {
+            return self.lend(key, size, request, horizons);
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, request);
@@ -128,7 +130,7 @@ impl Pool {
             return self.wait_for_completion();
         }
         let cause = match request.rung {
-            _ if self.largest_free() >= size => OomCause::Stranded,
+            _ if self.config.caching == Caching::Pooled && self.largest_free() >= size => OomCause::Stranded,
             _ if self.breakdown.cached >= size => OomCause::Fragmented,
             Rung::Refused => OomCause::Driver,
             _ => OomCause::Limit,
@@ -168,7 +170,8 @@ impl Pool {
     /// instead, as long as that raises no peak or the idle one can make room for it.
     #[inline]
     fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
-        if size < WHOLE_SEGMENT || request.bought {
+        // (A private pool's idle segments make no room.)
+        if size < WHOLE_SEGMENT || request.bought || request.pool != MemPoolId::DEFAULT {
             return false;
         }
         let at = self.blocks[key.block].segment;
@@ -270,6 +273,7 @@ impl Pool {
             requested: request.bytes,
             rounded: size,
             stream: request.stream,
+            pool: request.pool,
             label: request.tag.label,
             location: request.tag.location,
             limit: self.limit,

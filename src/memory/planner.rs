@@ -139,6 +139,9 @@ impl Layout {
         let mut stays: Vec<(u64, u64)> = Vec::new();
         let (mut cursor, mut kept) = (start.1, 0);
         while cursor - start.1 - kept < size {
+            if self.fuel == 0 {
+                return None;
+            }
             let region = &self.regions[start.0 as usize];
             if cursor >= region.size {
                 return None;
@@ -169,6 +172,9 @@ impl Layout {
             return None;
         }
         for (offset, size) in stays {
+            if self.fuel == 0 {
+                return None;
+            }
             if offset != front {
                 self.relocate((start.0, offset), (start.0, front));
             }
@@ -179,6 +185,9 @@ impl Layout {
 
     /// Moves the piece to a hole, or to a window that is cleared for it. False, and nothing is done, where there is none.
     fn evict(&mut self, from: Spot, keepouts: &mut Vec<Keepout>, depth: usize, most: u64) -> bool {
+        if self.fuel == 0 {
+            return false;
+        }
         let region = &self.regions[from.0 as usize];
         let size = region.pieces[region.find(from.1)].size;
         if let Some(to) = self.hole(size, keepouts) {

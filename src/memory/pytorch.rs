@@ -16,6 +16,7 @@ use super::ladder::{Answer, SegmentRequest};
 use super::policy::{Config, Request, Rung};
 use super::pool::Pool;
 use super::report::OomCause;
+use super::size_class::round_up;
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, StreamId};
 
 /// Blocks are multiples of this.
@@ -51,7 +52,7 @@ pub fn segment_size(size: u64, large_segment: u64) -> u64 {
     } else if size < MIN_LARGE_ALLOC {
         large_segment
     } else {
-        size.next_multiple_of(SMALL_SEGMENT)
+        round_up(size, SMALL_SEGMENT)
     }
 }
 
@@ -121,6 +122,10 @@ impl Pool {
                 });
             }
             request.rung = request.rung.next();
+        }
+        // What other streams used is free since the wait.
+        if let Some(key) = self.reserve(request.pool, |pool, reserve| pool.cached(reserve, owner, size)) {
+            return self.lend(key, size, request, horizons);
         }
         let (cause, size) = match () {
             () if size > self.limit => (OomCause::LargerThanLimit, size),

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::policy::Tag;
 use super::stats::Breakdown;
-use crate::ids::StreamId;
+use crate::ids::{MemPoolId, StreamId};
 
 /// What stood in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub struct OomReport {
     pub rounded: u64,
     /// The stream that asked.
     pub stream: StreamId,
+    /// The pool it asked in.
+    pub pool: MemPoolId,
     /// The operation that asked.
     pub label: &'static str,
     /// The line it was called from.
@@ -134,6 +136,12 @@ impl OomReport {
                 }
                 Ok(())
             }
+            OomCause::Stranded if self.pool != MemPoolId::DEFAULT => write!(
+                f,
+                "{} are cached, {} of them in one piece, but outside of the private pool; leave its scope for this request",
+                Bytes(self.breakdown.cached),
+                Bytes(self.largest_free)
+            ),
             OomCause::Stranded => write!(
                 f,
                 "{} are cached, but kept for others: by private pools (use_on_oom shares them), or by policy pytorch for other \

@@ -77,7 +77,8 @@ impl Workload {
     pub fn parse(name: &str, text: &str) -> Result<Workload, BadRow> {
         let mut rows = Vec::new();
         let mut live: HashMap<u64, bool> = HashMap::new();
-        for (at, line) in text.lines().enumerate() {
+        // Some editors begin a file with a mark of its encoding.
+        for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let bad = |fact: String| BadRow { line: at + 1, fact };
             if line.starts_with('#') || line.starts_with("op,") || line.trim().is_empty() {
                 continue;
@@ -125,7 +126,8 @@ impl Workload {
         text
     }
 
-    /// The most bytes live at one time, sizes rounded up to 512 bytes: no allocator can reserve less. Requests of more than
+    /// The most bytes live at one time, sizes rounded up to 512 bytes: no allocator with blocks of that grain can reserve less
+    /// (linn's are of 256). Requests of more than
     /// `max_segment` bytes, which cannot be served, are left out.
     pub fn peak_live(&self, max_segment: u64) -> u64 {
         let mut sizes = HashMap::new();

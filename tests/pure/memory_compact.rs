@@ -341,3 +341,25 @@ fn compacting_empties_sparse_segments_within_its_budget() {
     device.synchronize();
     assert_eq!(device.pool().stats().reserved_bytes.current, 16 * MIB, "no byte is free");
 }
+
+/// One segment with 60,000 blocks, every second one free: a plan is bounded in work (without that, this takes half a minute).
+#[test]
+fn a_plan_within_a_segment_of_many_blocks_ends() {
+    const COUNT: usize = 60_000;
+    let config = Config { limit: (COUNT as u64) * 4096 + (4 << 30) + (256 << 10), max_segment: 64 << 30, ..Config::default() };
+    let mut device = SimDevice::new(1 << 40, config);
+    let ballast = device.alloc(StreamId(0), 4 << 30, tag()).unwrap();
+    let mut leases: Vec<_> = (0..COUNT).map(|_| device.alloc(StreamId(0), 4096, tag()).unwrap()).collect();
+    for at in (0..COUNT).rev().step_by(2) {
+        device.free(leases.swap_remove(at));
+    }
+    device.synchronize();
+    for share in [20, 5, 2] {
+        // Served or refused, it ends, and the books are right.
+        let answer = device.alloc(StreamId(0), COUNT as u64 * 4096 * share / 100, tag());
+        assert!(answer.is_ok() || share > 2, "{}% of the bytes, of which half are free", share);
+        device.synchronize();
+    }
+    device.free(ballast);
+    device.pool().validate().unwrap();
+}

@@ -127,3 +127,32 @@ fn a_pool_that_is_gone_is_everybodys() {
     device.pool_mut().drop_mem_pool(MemPoolId::DEFAULT);
     device.pool().validate().unwrap();
 }
+
+#[test]
+fn a_pools_idle_segment_serves_what_fits_into_it() {
+    let mut device = SimDevice::new(1 << 30, Config::default());
+    let pool = device.pool_mut().new_mem_pool(PLAIN);
+    let large = ask(&mut device, pool, 64 * MIB).unwrap();
+    device.free(large);
+    device.synchronize();
+    let _smaller = ask(&mut device, pool, 40 * MIB).unwrap();
+    assert_eq!(device.pool().mem_pool_bytes(pool), (64 * MIB, 40 * MIB));
+}
+
+#[test]
+fn a_request_in_a_pool_is_told_of_memory_outside() {
+    let mut device = SimDevice::new(1 << 30, Config { limit: 48 * MIB, ..Config::default() });
+    let pool = device.pool_mut().new_mem_pool(MemPoolOptions { use_on_oom: true, ..PLAIN });
+    let mut held: Vec<Lease> = (0..12).map(|_| ask(&mut device, MemPoolId::DEFAULT, 4 * MIB).unwrap()).collect();
+    held.drain(..6).for_each(|lease| device.free(lease));
+    // What remains pins every segment.
+    held.iter().for_each(|lease| device.pool_mut().pin(lease.block));
+    let before = device.pool().reserved().0;
+    if let Err(report) = ask(&mut device, pool, 20 * MIB) {
+        let text = report.to_string();
+        assert_eq!((report.pool, before), (pool, device.pool().reserved().0));
+        assert!(report.cause != OomCause::Stranded || text.contains("outside of the private pool; leave its scope"), "{text}");
+        assert!(!text.contains("use_on_oom"), "{text}");
+    }
+    device.pool().validate().unwrap();
+}
