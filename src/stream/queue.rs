@@ -93,15 +93,18 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
         return Ok(Box::new(|| {}));
     }
     let for_thread = shared.clone();
+    // A process that ends before the thread has begun has to know of it, so it does not say itself that it is there.
+    let mut core = shared.lock();
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
         .spawn(move || {
-            for_thread.lock().queue_thread = Some(std::thread::current().id());
             queue.run(&for_thread);
             drop(queue);
             for_thread.lock().queue_thread = None;
         })
         .map_err(|error| format!("the queue thread could not be started: {error}"))?;
+    core.queue_thread = Some(thread.thread().id());
+    drop(core);
     Ok(Box::new(move || {
         // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself.
         if thread.thread().id() != std::thread::current().id() {
