@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::device::Device;
+use crate::device::entered::Entered;
 use crate::ids::MemPoolId;
 use crate::memory::MemPoolOptions;
 
@@ -39,12 +38,8 @@ impl Drop for Handle {
     }
 }
 
-/// Entered pools with their devices; `None` where a guard was dropped before one that was made later.
-type Entered = SmallVec<[Option<(u64, MemPool)>; 1]>;
-
 thread_local! {
-    /// (device, pool) of the guards alive on this thread, innermost last.
-    static ENTERED: RefCell<Entered> = RefCell::new(SmallVec::new());
+    static ENTERED: RefCell<Entered<MemPool>> = RefCell::default();
 }
 
 /// Requests of its thread go to a pool until it is dropped. Guards nest; the innermost one that is alive counts.
@@ -57,14 +52,7 @@ pub struct MemPoolGuard {
 impl Drop for MemPoolGuard {
     fn drop(&mut self) {
         // Dropping a pool's last handle takes a lock: do it after the borrow ends.
-        let ended = ENTERED.with(|entered| {
-            let mut entered = entered.borrow_mut();
-            let ended = entered.get_mut(self.depth).and_then(Option::take);
-            while entered.last().is_some_and(Option::is_none) {
-                entered.pop();
-            }
-            ended
-        });
+        let ended = ENTERED.with(|entered| entered.borrow_mut().leave(self.depth));
         drop(ended);
     }
 }
@@ -105,12 +93,8 @@ impl MemPool {
     /// are not concerned.
     #[must_use = "the pool is used only while the guard lives"]
     pub fn enter(&self) -> MemPoolGuard {
-        ENTERED.with(|entered| {
-            let mut entered = entered.borrow_mut();
-            let depth = entered.len();
-            entered.push(Some((self.device().shared().id, self.clone())));
-            MemPoolGuard { depth, _not_send: PhantomData }
-        })
+        let depth = ENTERED.with(|entered| entered.borrow_mut().enter(self.device().shared().id, self.clone()));
+        MemPoolGuard { depth, _not_send: PhantomData }
     }
 
     /// Runs `work` with this pool.
@@ -130,9 +114,6 @@ impl std::fmt::Debug for MemPool {
 pub(crate) fn entered(device: &Device) -> MemPoolId {
     let id = device.shared().id;
     // While a thread ends its guards are gone.
-    let pool = ENTERED.try_with(|entered| {
-        let entered = entered.borrow();
-        entered.iter().rev().flatten().find(|(device, _)| *device == id).map(|(_, pool)| pool.0.id)
-    });
+    let pool = ENTERED.try_with(|entered| entered.borrow().innermost(id).map(|pool| pool.0.id));
     pool.ok().flatten().unwrap_or_default()
 }

@@ -10,6 +10,7 @@ mod choice;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
+pub(crate) mod entered;
 mod failures;
 mod history;
 mod mem_pool;

@@ -31,6 +31,7 @@ pub(crate) use read::read;
 use crate::device::command::{Command, MAX_PARAMS, Op, ParamBytes};
 use crate::device::core::{Core, MOST_RECORDED};
 use crate::device::driver::BufferKind;
+use crate::device::entered::Entered;
 use crate::device::places::PlaceId;
 use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
 use crate::device::{Device, Memory, Shared};
@@ -59,12 +60,8 @@ impl Drop for StreamHandle {
     }
 }
 
-/// Entered streams with their devices; `None` where a guard was dropped before one that was made later.
-type Entered = SmallVec<[Option<(u64, Stream)>; 2]>;
-
 thread_local! {
-    /// (device, stream) of the guards alive on this thread, innermost last; `None` for one that was dropped before an inner one.
-    static CURRENT: RefCell<Entered> = RefCell::new(SmallVec::new());
+    static CURRENT: RefCell<Entered<Stream>> = RefCell::default();
 }
 
 /// Makes a stream the current one of its thread until dropped. Guards nest; the innermost one that is alive counts.
@@ -77,14 +74,7 @@ pub struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         // Dropping a stream's last handle takes locks: do it after the borrow ends.
-        let ended = CURRENT.with(|current| {
-            let mut current = current.borrow_mut();
-            let ended = current.get_mut(self.depth).and_then(Option::take);
-            while current.last().is_some_and(Option::is_none) {
-                current.pop();
-            }
-            ended
-        });
+        let ended = CURRENT.with(|current| current.borrow_mut().leave(self.depth));
         drop(ended);
     }
 }
@@ -104,9 +94,7 @@ impl Device {
     /// The stream that this thread enqueues on.
     pub fn current_stream(&self) -> Stream {
         let id = self.shared().id;
-        let entered = CURRENT.with(|current| {
-            current.borrow().iter().rev().flatten().find(|(device, _)| *device == id).map(|(_, stream)| stream.clone())
-        });
+        let entered = CURRENT.with(|current| current.borrow().innermost(id).cloned());
         entered.unwrap_or_else(|| self.default_stream())
     }
 
@@ -143,12 +131,8 @@ impl Stream {
     /// Makes this the current stream of the thread until the guard is dropped.
     #[must_use = "the stream is current only while the guard lives"]
     pub fn enter(&self) -> StreamGuard {
-        CURRENT.with(|current| {
-            let mut current = current.borrow_mut();
-            let depth = current.len();
-            current.push(Some((self.device().shared().id, self.clone())));
-            StreamGuard { depth, _not_send: PhantomData }
-        })
+        let depth = CURRENT.with(|current| current.borrow_mut().enter(self.device().shared().id, self.clone()));
+        StreamGuard { depth, _not_send: PhantomData }
     }
 
     /// Runs `work` with this as the current stream.
@@ -231,10 +215,7 @@ impl std::fmt::Debug for Stream {
 /// The current stream's id, without counting handles.
 fn current_id(device: &Device) -> StreamId {
     let id = device.shared().id;
-    CURRENT.with(|current| {
-        let current = current.borrow();
-        current.iter().rev().flatten().find(|(device, _)| *device == id).map_or(StreamId::DEFAULT, |(_, stream)| stream.0.id)
-    })
+    CURRENT.with(|current| current.borrow().innermost(id).map_or(StreamId::DEFAULT, |stream| stream.0.id))
 }
 
 /// Memory for commands of the current stream.

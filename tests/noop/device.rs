@@ -1,11 +1,11 @@
 //! The runtime on a device without a driver: its copies are real (host memory), its kernels do nothing.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use linn::memory::OomCause;
 use linn::{Device, DeviceOptions, Error, Event, Stream, Tensor};
+
+use crate::watch::watched;
 
 const MIB: u64 = 1 << 20;
 
@@ -21,19 +21,6 @@ fn open_with_limit(bytes: u64) -> Device {
 
 fn tensor(device: &Device, data: &[u32]) -> Tensor {
     Tensor::from_slice(device, &[data.len()], data).unwrap()
-}
-
-/// A test that hangs fails.
-fn watched(work: impl FnOnce() + Send + 'static) {
-    let (done, wait) = channel();
-    let thread = std::thread::spawn(move || {
-        work();
-        let _ = done.send(());
-    });
-    match wait.recv_timeout(Duration::from_secs(60)) {
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("still running after a minute"),
-        _ => thread.join().unwrap(),
-    }
 }
 
 /// The books balance.
@@ -119,7 +106,7 @@ fn a_driver_that_refuses_is_an_error_and_everything_goes_on() {
 
 #[test]
 fn a_flood_of_small_uploads_keeps_staging_bounded() {
-    watched(|| {
+    watched(60, || {
         let device = open();
         let mut kept = Vec::new();
         for i in 0..100_000u32 {
@@ -139,7 +126,7 @@ fn a_flood_of_small_uploads_keeps_staging_bounded() {
 
 #[test]
 fn uploads_of_one_size_do_not_shut_out_another() {
-    watched(|| {
+    watched(60, || {
         let device = open();
         let large: Vec<u32> = (0..30 << 20).collect();
         for _ in 0..2 {
@@ -228,7 +215,7 @@ fn waits_pass_on_through_streams_without_work() {
 
 #[test]
 fn a_stream_is_waited_for_while_another_floods() {
-    watched(|| {
+    watched(60, || {
         let device = open();
         let quiet = device.new_stream();
         let flood = device.clone();
@@ -279,7 +266,7 @@ fn the_innermost_guard_alive_counts() {
 /// Memory goes round between streams and threads while reads of its former contents are on their way.
 #[test]
 fn reused_memory_keeps_every_value_in_its_place() {
-    watched(|| {
+    watched(60, || {
         let device = open();
         let threads: Vec<_> = (0..4u32)
             .map(|t| {

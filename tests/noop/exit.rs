@@ -9,21 +9,10 @@ use std::time::Duration;
 
 use linn::{Device, DeviceOptions, Event, Tensor};
 
+use crate::watch::watched;
+
 fn open() -> Device {
     Device::noop(DeviceOptions::default()).unwrap()
-}
-
-/// Runs `work` on a thread of its own. A test that hangs fails.
-fn watched(work: impl FnOnce() + Send + 'static) {
-    let (done, wait) = channel();
-    let thread = std::thread::spawn(move || {
-        work();
-        let _ = done.send(());
-    });
-    match wait.recv_timeout(Duration::from_secs(60)) {
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("still running after a minute"),
-        _ => thread.join().unwrap(),
-    }
 }
 
 /// Everything a user can hold of a device, with a read, an event and uploads on their way.
@@ -42,7 +31,7 @@ fn handles(device: Device) -> Vec<Box<dyn Send>> {
 
 #[test]
 fn handles_may_go_in_any_order() {
-    watched(|| {
+    watched(60, || {
         // Every one of the 7 first, and every one last.
         for first in 0..7 {
             for last in (0..7).filter(|last| *last != first) {
@@ -59,7 +48,7 @@ fn handles_may_go_in_any_order() {
 
 #[test]
 fn handles_may_go_from_many_threads_at_once() {
-    watched(|| {
+    watched(60, || {
         for _ in 0..20 {
             let device = open();
             let shares: Vec<_> = (0..4).map(|_| handles(device.clone())).collect();
@@ -83,7 +72,7 @@ fn handles_may_go_from_many_threads_at_once() {
 
 #[test]
 fn a_hundred_devices_come_and_go() {
-    watched(|| {
+    watched(60, || {
         for i in 0..100 {
             let device = open();
             let tensor = Tensor::from_slice(&device, &[2], &[i, i + 1]).unwrap();
@@ -97,7 +86,7 @@ fn a_hundred_devices_come_and_go() {
 
 #[test]
 fn what_is_dropped_leaves_nothing_behind() {
-    watched(|| {
+    watched(60, || {
         let device = open();
         for _ in 0..10 {
             let mut all = handles(device.clone());
@@ -117,7 +106,7 @@ fn what_is_dropped_leaves_nothing_behind() {
 
 #[test]
 fn a_thread_that_panics_takes_nothing_along() {
-    watched(|| {
+    watched(60, || {
         let device = open();
         let for_thread = device.clone();
         let thread = std::thread::spawn(move || {
@@ -152,7 +141,7 @@ impl Drop for Report {
 
 #[test]
 fn a_waker_may_drop_the_last_handle() {
-    watched(|| {
+    watched(60, || {
         for _ in 0..20 {
             let device = open();
             let tensor = Tensor::from_slice(&device, &[1000], &[1.0f32; 1000]).unwrap();

@@ -12,3 +12,5 @@ mod refusals;
 mod shaders;
 #[path = "../support/refusals.rs"]
 mod sweep;
+#[path = "../support/watch.rs"]
+mod watch;

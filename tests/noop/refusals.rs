@@ -1,32 +1,17 @@
 //! A driver that refuses: at any call, of any kind, the answer is an error, and life goes on.
 
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
-
 use linn::device::ParamsVia;
 use linn::memory::{OomCause, OomReport};
 use linn::{DType, Device, DeviceOptions, Error, Tensor};
 
 use crate::sweep::{Sweep, sweep};
+use crate::watch::watched;
 
 const MIB: u64 = 1 << 20;
 
-/// A test that hangs fails.
-fn watched(work: impl FnOnce() + Send + 'static) {
-    let (done, wait) = channel();
-    let thread = std::thread::spawn(move || {
-        work();
-        let _ = done.send(());
-    });
-    match wait.recv_timeout(Duration::from_secs(300)) {
-        Err(RecvTimeoutError::Timeout) => panic!("still running after five minutes"),
-        _ => thread.join().unwrap(),
-    }
-}
-
 #[test]
 fn every_call_may_be_refused_once() {
-    watched(|| {
+    watched(300, || {
         let all = Sweep { open: Device::noop, computes: false, first: 0, step: 1, counts: &[1], params: ParamsVia::Best };
         let outcome = sweep(&all);
         println!("{outcome:?}");
@@ -39,7 +24,7 @@ fn every_call_may_be_refused_once() {
 
 #[test]
 fn every_call_may_be_refused_with_those_after_it() {
-    watched(|| {
+    watched(300, || {
         let counts = &[2, 5, u64::MAX];
         let all = Sweep { open: Device::noop, computes: false, first: 0, step: 1, counts, params: ParamsVia::Best };
         let outcome = sweep(&all);
