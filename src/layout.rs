@@ -192,6 +192,21 @@ impl Layout {
         Ok(out)
     }
 
+    /// The layout whose parts along `dim` these are, one after the other in one storage: [`Layout::narrow`] backwards. `None`
+    /// where they lie otherwise.
+    pub fn joined(parts: &[&Layout], dim: usize) -> Option<Layout> {
+        let mut out = **parts.first()?;
+        let same = |a: &Dims, b: &Dims| a.len() == b.len() && (0..a.len()).all(|i| i == dim || a[i] == b[i]);
+        for part in &parts[1..] {
+            let next = out.offset + out.shape.get(dim)? * out.strides[dim];
+            if !same(&part.shape, &out.shape) || part.strides != out.strides || part.offset != next {
+                return None;
+            }
+            out.shape[dim] = out.shape[dim].checked_add(part.shape[dim])?;
+        }
+        Some(out)
+    }
+
     /// Repeats dimensions of length 1 (and adds dimensions in front) until the shape is `shape`.
     pub fn broadcast_to(&self, op: &'static str, shape: &[usize]) -> Result<Layout> {
         let refuse = || {

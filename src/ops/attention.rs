@@ -34,7 +34,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Ma
     Ok((out, probs))
 }
 
-/// (dq, dk, dv) from dout; each laid out in memory as `[B,T,H,D]`.
+/// (dq, dk, dv) from dout; each laid out in memory as `[B,T,H,D]`. Where q, k and v are parts of one storage, so are these: as
+/// `[B,T,3,H,D]`, so that the gradient of a projection to all three need not be copied together.
 #[track_caller]
 pub fn scaled_dot_product_attention_backward(
     q: &Tensor,
@@ -52,11 +53,17 @@ pub fn scaled_dot_product_attention_backward(
             format!("pass {:?} and the probabilities that the forward pass returned", q.shape()),
         ));
     }
-    let (dq, dk, dv) = (
-        by_position(OP, q, [batch, heads, t, d])?,
-        by_position(OP, q, [batch, heads, s, d])?,
-        by_position(OP, q, [batch, heads, s, d])?,
-    );
+    let [dq, dk, dv] = if s == t && q.shares_storage(k) && q.shares_storage(v) {
+        let memory = Tensor::empty_as(OP, q.device(), &[batch, t, 3, heads, d], DType::F32, Category::Temporary)?;
+        let part = |i: usize| -> Result<Tensor> {
+            let layout = memory.layout().narrow(2, i, 1)?.without(2).transpose(1, 2);
+            Ok(memory.with_layout(layout))
+        };
+        [part(0)?, part(1)?, part(2)?]
+    } else {
+        let keys = || by_position(OP, q, [batch, heads, s, d]);
+        [by_position(OP, q, [batch, heads, t, d])?, keys()?, keys()?]
+    };
     product_into(OP, &transposed(probs), dout, &dv)?;
     let dscores = Tensor::empty_as(OP, q.device(), &[batch, heads, t, s], DType::F32, Category::Temporary)?;
     if !dscores.is_empty() {

@@ -240,6 +240,7 @@ fn attention_and_its_gradients_over_slices_of_one_tensor() {
         assert!(out.transpose(1, 2).unwrap().is_contiguous());
         let dout = Tensor::from_slice(&device, &[batch, heads, t, d], &g).unwrap();
         let (dq, dk, dv) = scaled_dot_product_attention_backward(&q, &k, &v, &probs, &dout).unwrap();
+        assert!(dq.shares_storage(&dk) && dq.shares_storage(&dv), "parts of one tensor have gradients that are parts of one");
         let (mut want, mut grads) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
         for b in 0..batch {
             for h in 0..heads {

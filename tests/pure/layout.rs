@@ -206,6 +206,19 @@ proptest! {
     }
 
     #[test]
+    fn parts_that_follow_each_other_are_joined_and_others_are_not(layout in layouts(), dim in 0..5usize, a in 0..5usize, b in 0..5usize) {
+        prop_assume!(layout.rank() > 0);
+        let dim = dim % layout.rank();
+        let (len, stride) = (layout.shape()[dim], layout.strides()[dim]);
+        let (a, b) = (a.min(b).min(len), a.max(b).min(len));
+        let parts = [(0, a), (a, b - a), (b, len - b)].map(|(start, len)| layout.narrow(dim, start, len).unwrap());
+        prop_assert_eq!(Layout::joined(&parts.each_ref(), dim), Some(layout));
+        prop_assert_eq!(Layout::joined(&[&parts[0], &parts[2]], dim).is_some(), (b - a) * stride == 0);
+        prop_assert_eq!(Layout::joined(&[&parts[1], &parts[0]], dim).is_some(), b * stride == 0);
+        prop_assert_eq!(Layout::joined(&[], dim), None);
+    }
+
+    #[test]
     fn reshape_copies_only_where_no_strides_can_do_it(layout in layouts(), a in 0..1000usize, b in 0..1000usize) {
         let table = Table::of(&layout);
         check(&layout, &table);

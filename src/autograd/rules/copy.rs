@@ -13,7 +13,8 @@ pub(crate) fn narrow(g: &Tensor, shape: &[usize], dim: usize, start: usize) -> R
     Ok(dx)
 }
 
-/// (y0, y1, ..) = parts of x along `dim`: dx = the gradients one after the other, 0 for unused parts
+/// (y0, y1, ..) = parts of x along `dim`: dx = the gradients one after the other, 0 for unused parts; nothing is copied where
+/// they lie like that
 pub(crate) fn split(grads: &[Option<Tensor>], shapes: &[Vec<usize>], dim: usize) -> Result<Tensor> {
     let Some(like) = grads.iter().flatten().next() else { return Err(nothing()) };
     let part = |(i, shape): (usize, &Vec<usize>)| match grads.get(i).cloned().flatten() {
@@ -21,6 +22,11 @@ pub(crate) fn split(grads: &[Option<Tensor>], shapes: &[Vec<usize>], dim: usize)
         None => full(like.device(), shape, 0.0, like.dtype()),
     };
     let parts = shapes.iter().enumerate().map(part).collect::<Result<Vec<_>>>()?;
+    if parts.iter().all(|part| part.shares_storage(&parts[0]))
+        && let Some(whole) = Layout::joined(&parts.iter().map(Tensor::layout).collect::<Vec<_>>(), dim)
+    {
+        return Ok(parts[0].with_layout(whole));
+    }
     cat(&parts.iter().collect::<Vec<_>>(), dim as isize)
 }
 
