@@ -54,6 +54,8 @@ pub(crate) struct Core {
     /// An index kernel has been enqueued since the status words were read last.
     pub(crate) status_used: bool,
     pub(crate) clear_status: bool,
+    /// The queue is to drop the textures that hold copies.
+    pub(crate) drop_copies: bool,
     pub(crate) stop: bool,
     /// The thread that the queue runs on, while it runs.
     #[cfg_attr(not(unix), allow(dead_code))]
@@ -101,7 +103,7 @@ pub struct Counters {
     pub back_pressure_waits: u64,
     /// Nanoseconds of these.
     pub back_pressure_nanos: u64,
-    /// Dispatches encoded.
+    /// Dispatches submitted.
     pub dispatches: u64,
     /// Dispatches whose bind group was in the cache.
     pub bind_group_hits: u64,
@@ -139,6 +141,7 @@ impl Core {
             lost: None,
             status_used: false,
             clear_status: false,
+            drop_copies: false,
             stop: false,
             queue_thread: None,
             queue_sleeps: false,

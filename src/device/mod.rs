@@ -195,14 +195,14 @@ impl Shared {
         }
     }
 
-    /// Waits until the queue has dropped the buffers of the segments released so far.
+    /// Waits until the queue has dropped the buffers of the segments released so far, and copies where that is asked.
     pub(crate) fn wait_until_forgotten(&self) {
         if cfg!(target_arch = "wasm32") {
             return;
         }
         let mut core = self.lock();
         let released = core.released_ever;
-        while core.forgotten < released && !core.stop {
+        while (core.forgotten < released || core.drop_copies) && !core.stop {
             if core.queue_sleeps {
                 self.work.notify_one();
             }

@@ -151,6 +151,7 @@ impl Device {
             core.pool.empty_cache();
             core.release_segments();
             core.pool.handle_completed(&core.timeline);
+            core.drop_copies = true;
         }
         self.shared().wait_until_forgotten();
         self.shared().lock().alive()

@@ -70,7 +70,6 @@ pub(super) struct Encoder {
     status: wgpu::Buffer,
     /// A copy within one buffer is refused, so the bytes take a rest here.
     bounce: wgpu::Buffer,
-    pub(super) dispatches: u64,
 }
 
 /// Parameters of one submission: written to `staging` (mapped), copied to `buffer` by the device.
@@ -98,7 +97,6 @@ impl Encoder {
             stage: Stage::default(),
             status,
             bounce,
-            dispatches: 0,
         }
     }
 
@@ -163,7 +161,6 @@ impl Encoder {
                         }
                     }
                     pass.dispatch_workgroups(grid[0], grid[1], grid[2]);
-                    self.dispatches += 1;
                     self.encoded(command, textures);
                     rest = &rest[1..];
                 }
@@ -270,11 +267,16 @@ impl Encoder {
         self.uniforms.push(uniform);
     }
 
+    /// Drops the textures, and the bind groups that name them.
+    pub(super) fn drop_copies(&mut self) {
+        self.bind_groups.clear();
+        self.stage = Stage::default();
+    }
+
     /// Nothing of what was encoded runs: forgets the copies that it promised, and frees what can be made again.
     pub(super) fn start_over(&mut self) {
-        self.bind_groups.clear();
+        self.drop_copies();
         self.pipelines.forget_layouts();
-        self.stage = Stage::default();
     }
 
     /// Drops what refers to buffers, before the device goes.

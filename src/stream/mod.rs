@@ -7,9 +7,11 @@
 //!
 //! There is one queue, so streams take turns on the device. They order work and let the host run ahead.
 
+mod batch;
 mod copies;
 mod encode;
 mod event;
+mod mail;
 mod open;
 mod origin;
 mod policy;

@@ -5,19 +5,20 @@
 //! [`MOST_IN_FLIGHT`] submissions under way, each bounded by [`policy`](super::policy).
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{ChunkId, Op, PipelineId};
-use crate::device::core::{Core, ReadSlot};
+use crate::device::command::PipelineId;
+use crate::device::core::Core;
 use crate::device::driver::{self, BufferKind};
-use crate::device::staging::Direction;
-use crate::device::{CLOSING, Gpu, ReadChunk, Shared};
+use crate::device::{CLOSING, Gpu, Shared};
 use crate::kernel::pipeline::Registry;
+use crate::stream::batch::Taken;
 use crate::stream::encode::{Encoder, Resolved, Uniform};
+use crate::stream::mail::{Mailbox, waker};
 use crate::stream::policy::{self, Estimates};
 use crate::timeline::SubmissionId;
 
@@ -37,35 +38,23 @@ enum Progress {
     Stop,
 }
 
-enum Event {
-    Mapped(ChunkId, bool),
-    Uniform(Uniform, bool),
+pub(super) struct InFlight {
+    pub(super) id: SubmissionId,
+    pub(super) index: wgpu::SubmissionIndex,
+    pub(super) work: SmallVec<[(PipelineId, u64); 16]>,
+    pub(super) submitted_at: web_time::Instant,
 }
 
-/// What callbacks of wgpu leave behind.
-#[derive(Default)]
-struct Mailbox {
-    events: Mutex<Vec<Event>>,
-    done: AtomicU64,
-}
-
-struct InFlight {
-    id: SubmissionId,
-    index: wgpu::SubmissionIndex,
-    work: SmallVec<[(PipelineId, u64); 16]>,
-    submitted_at: web_time::Instant,
-}
-
-struct Queue {
-    encoder: Encoder,
-    mailbox: Arc<Mailbox>,
-    in_flight: VecDeque<InFlight>,
+pub(super) struct Queue {
+    pub(super) encoder: Encoder,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) in_flight: VecDeque<InFlight>,
     /// The last batch that never reached the device; it counts as done when those before it are.
-    failed: SubmissionId,
+    pub(super) failed: SubmissionId,
     /// Buffers that are being mapped.
-    mapping: usize,
-    estimates: Estimates,
-    last_completion: web_time::Instant,
+    pub(super) mapping: usize,
+    pub(super) estimates: Estimates,
+    pub(super) last_completion: web_time::Instant,
 }
 
 /// Starts the queue of a device; the returned closure ends it.
@@ -121,7 +110,8 @@ impl Queue {
                 Progress::InFlight => self.poll(shared, LOOK),
                 Progress::Idle => {
                     let mut core = shared.lock();
-                    let nothing_asked = core.orders.is_empty() && core.read.is_empty() && core.released.is_empty();
+                    let nothing_asked =
+                        core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies;
                     if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
                         core.queue_sleeps = true;
                         let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
@@ -163,6 +153,16 @@ impl Queue {
             for order in orders {
                 let _ = order.answer.send(driver::create(&shared.gpu, order.size, order.kind));
             }
+            return Progress::Worked;
+        }
+        if core.drop_copies {
+            drop(core);
+            self.encoder.drop_copies();
+            let mut core = shared.lock();
+            core.drop_copies = false;
+            self.count(&mut core);
+            drop(core);
+            shared.room.notify_all();
             return Progress::Worked;
         }
         if core.lost.is_some() {
@@ -256,14 +256,20 @@ impl Queue {
         }
         {
             let mut core = shared.lock();
-            core.counters.pipelines = self.encoder.pipelines.compilations;
-            core.counters.dispatches = self.encoder.dispatches;
-            core.counters.staging_texture_bytes = self.encoder.stage.size();
-            core.counters.bind_group_hits = self.encoder.bind_groups.hits;
-            core.counters.bind_group_misses = self.encoder.bind_groups.misses;
-            core.counters.bind_groups = self.encoder.bind_groups.len() as u64;
+            let dispatches = taken.commands.iter().filter(|command| matches!(command, Resolved::Dispatch { .. })).count();
+            core.counters.dispatches += dispatches as u64;
+            self.count(&mut core);
         }
         self.map_chunks(shared, &taken.chunks);
+    }
+
+    /// What the encoder has counted.
+    fn count(&self, core: &mut Core) {
+        core.counters.pipelines = self.encoder.pipelines.compilations;
+        core.counters.staging_texture_bytes = self.encoder.stage.size();
+        core.counters.bind_group_hits = self.encoder.bind_groups.hits;
+        core.counters.bind_group_misses = self.encoder.bind_groups.misses;
+        core.counters.bind_groups = self.encoder.bind_groups.len() as u64;
     }
 
     fn send(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<Sent, String> {
@@ -301,129 +307,6 @@ impl Queue {
             let _ = answer.send(Err(crate::Error::Device { fact: fact.clone(), help: "read again".into() }));
         }
         self.map_chunks(shared, &taken.chunks);
-    }
-
-    fn map_uniform(&mut self, shared: &Arc<Shared>, uniform: Uniform) {
-        self.mapping += 1;
-        let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
-        let staging = uniform.staging.clone();
-        let answer = move |ok| {
-            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Uniform(uniform, ok));
-            wake();
-        };
-        match shared.gpu.failures.check("linn.map") {
-            Ok(()) => staging.map_async(wgpu::MapMode::Write, .., move |result| answer(result.is_ok())),
-            Err(_) => answer(false),
-        }
-    }
-
-    /// Maps the chunks that no later command will use.
-    fn map_chunks(&mut self, shared: &Arc<Shared>, chunks: &[ChunkId]) {
-        let mappable: SmallVec<[_; 4]> = {
-            let staging = &mut shared.lock().staging;
-            let mappable = |chunk: &ChunkId| Some((*chunk, staging.direction(*chunk), staging.start_mapping(*chunk)?));
-            chunks.iter().filter_map(mappable).collect()
-        };
-        for (chunk, direction, buffer) in mappable {
-            self.map_chunk(shared, chunk, direction, &buffer);
-        }
-    }
-
-    fn map_chunk(&mut self, shared: &Arc<Shared>, chunk: ChunkId, direction: Direction, buffer: &wgpu::Buffer) {
-        self.mapping += 1;
-        let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
-        let mode = match direction {
-            Direction::Upload => wgpu::MapMode::Write,
-            Direction::Download => wgpu::MapMode::Read,
-        };
-        let answer = move |ok| {
-            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Mapped(chunk, ok));
-            wake();
-        };
-        match shared.gpu.failures.check("linn.map") {
-            Ok(()) => buffer.map_async(mode, .., move |result| answer(result.is_ok())),
-            Err(_) => answer(false),
-        }
-    }
-
-    /// Passes on what the device has done: completions, mapped chunks, finished reads. Answers go out without the lock.
-    fn collect(&mut self, shared: &Arc<Shared>) {
-        let done = SubmissionId(self.mailbox.done.load(Ordering::Acquire));
-        let events = std::mem::take(&mut *self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner));
-        while let Some(oldest) = self.in_flight.front().filter(|oldest| oldest.id <= done) {
-            let now = web_time::Instant::now();
-            let taken = now.duration_since(oldest.submitted_at.max(self.last_completion));
-            self.estimates.learn(&oldest.work, taken);
-            self.last_completion = now;
-            self.in_flight.pop_front();
-        }
-        let done = if self.in_flight.is_empty() { done.max(self.failed) } else { done };
-        let mut mapped = SmallVec::<[(ChunkId, bool); 4]>::new();
-        for event in events {
-            self.mapping -= 1;
-            match event {
-                Event::Mapped(chunk, ok) => mapped.push((chunk, ok)),
-                Event::Uniform(uniform, true) => self.encoder.recycle(uniform),
-                Event::Uniform(_, false) => {}
-            }
-        }
-        let mut core = shared.lock();
-        core.timeline.handle_completed(done);
-        {
-            let core = &mut *core;
-            core.note(None);
-            core.pool.handle_completed(&core.timeline);
-        }
-        core.release_segments();
-        let mut answers: SmallVec<[_; 4]> = SmallVec::new();
-        // Kept until the lock is released: dropping the last handle of a chunk takes the lock.
-        let mut chunks: SmallVec<[Arc<ReadChunk>; 4]> = SmallVec::new();
-        for (id, ok) in mapped {
-            if !ok {
-                core.staging.handle_unmappable(id);
-                answers.extend(core.reads.extract_if(.., |read| read.chunk == id).map(|read| (read.answer, None)));
-                continue;
-            }
-            core.staging.handle_mapped(id);
-            if core.staging.direction(id) == Direction::Upload {
-                continue;
-            }
-            let chunk = Arc::new(ReadChunk { shared: shared.clone(), id, buffer: core.staging.buffer(id) });
-            for read in core.reads.extract_if(.., |read| read.chunk == id) {
-                let slot =
-                    ReadSlot { chunk: chunk.clone(), offset: read.offset, size: read.size, status_offset: read.status_offset };
-                answers.push((read.answer, Some(slot)));
-            }
-            chunks.push(chunk);
-        }
-        let timeline = &core.timeline;
-        let finished: SmallVec<[usize; 4]> = core
-            .waiters
-            .iter()
-            .enumerate()
-            .filter_map(|(index, (fences, _))| timeline.are_completed(fences).then_some(index))
-            .collect();
-        let woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
-        let read: SmallVec<[_; 4]> = std::mem::take(&mut core.read).into_iter().map(|id| (id, core.staging.buffer(id))).collect();
-        drop(core);
-        if !read.is_empty() {
-            for (_, buffer) in &read {
-                buffer.unmap();
-            }
-            let mut core = shared.lock();
-            for (id, _) in &read {
-                core.staging.handle_read(*id);
-            }
-        }
-        shared.room.notify_all();
-        for waiter in woken {
-            let _ = waiter.send(());
-        }
-        for (answer, slot) in answers {
-            let refused =
-                || crate::Error::Device { fact: "the bytes of a read could not be mapped".into(), help: "read again".into() };
-            let _ = answer.send(slot.ok_or_else(refused));
-        }
     }
 
     /// Awaits what is in flight, within a bound, and drops everything in order.
@@ -472,18 +355,6 @@ fn drop_recordings(core: &mut Core) {
     }
 }
 
-/// In browsers, callbacks make the queue take a step; natively its thread polls anyway.
-fn waker(shared: &Arc<Shared>) -> impl FnOnce() + Send + 'static {
-    let weak: Weak<Shared> = if cfg!(target_arch = "wasm32") { Arc::downgrade(shared) } else { Weak::new() };
-    move || {
-        if let Some(shared) = weak.upgrade()
-            && let Some(step) = shared.step.get()
-        {
-            step();
-        }
-    }
-}
-
 pub(super) fn registry(shared: &Shared) -> Option<&Registry> {
     shared.attachment(Registry::default)
 }
@@ -494,72 +365,3 @@ struct Sent {
     uniform: Option<Uniform>,
     submitted_at: web_time::Instant,
 }
-
-/// A batch with its places resolved.
-#[derive(Default)]
-struct Taken {
-    commands: Vec<Resolved>,
-    /// For errors: the operation that the batch begins with.
-    first_label: Option<&'static str>,
-    unmap: SmallVec<[Arc<wgpu::Buffer>; 4]>,
-    chunks: SmallVec<[ChunkId; 4]>,
-    /// The reads of the batch, by where their bytes go.
-    reads: SmallVec<[(ChunkId, u64); 4]>,
-    work: SmallVec<[(PipelineId, u64); 16]>,
-}
-
-impl Taken {
-    fn resolve(&mut self, core: &mut Core, op: Op) {
-        let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
-        match op {
-            Op::Dispatch { pipeline, places, params, grid } => {
-                let groups = policy::groups(grid);
-                match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
-                    Some((_, sum)) => *sum += groups,
-                    None => self.work.push((pipeline, groups)),
-                }
-                let ranges = places.iter().map(|place| range(core, *place)).collect();
-                places.iter().for_each(|place| core.places.release(*place));
-                self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
-            }
-            Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
-                let buffer = self.chunk(core, chunk);
-                if let Some((segment, offset, _)) = range(core, dst) {
-                    let offset = offset + dst_offset;
-                    self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
-                }
-                core.places.release(dst);
-            }
-            Op::Move { place, to } => {
-                let from = core.places.relocate(place, to);
-                core.places.release(place);
-                self.commands.push(Resolved::Move { from, to });
-            }
-            Op::Download { src, src_offset, chunk, chunk_offset, size } => {
-                let buffer = self.chunk(core, chunk);
-                self.reads.push((chunk, chunk_offset));
-                let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
-                if let Some((segment, offset, _)) = range(core, src) {
-                    let (chunk, offset) = (buffer.clone(), offset + src_offset);
-                    self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
-                }
-                self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
-                core.places.release(src);
-            }
-        }
-    }
-
-    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Arc<wgpu::Buffer> {
-        let (buffer, unmap) = core.staging.encode(id);
-        if unmap {
-            self.unmap.push(buffer.clone());
-        }
-        if !self.chunks.contains(&id) {
-            self.chunks.push(id);
-        }
-        buffer
-    }
-}
-
-/// Alignment of the status words behind a download.
-pub(super) const STATUS_ALIGNMENT: u64 = 16;

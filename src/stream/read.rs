@@ -13,8 +13,8 @@ use crate::device::staging::Direction;
 use crate::device::{Device, Memory};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
+use crate::stream::batch::STATUS_ALIGNMENT;
 use crate::stream::encode::STATUS_SIZE;
-use crate::stream::queue::STATUS_ALIGNMENT;
 use crate::timeline::{Access, AccessList};
 
 /// Bytes on their way to the host: resolves when the copy has been executed. The point of the stream that is read is the

@@ -1,0 +1,79 @@
+//! What the queue takes at a time: commands whose places are resolved, and what has to be done around them.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::device::command::{ChunkId, Op, PipelineId};
+use crate::device::core::Core;
+use crate::stream::encode::Resolved;
+use crate::stream::policy;
+
+/// A batch with its places resolved.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) commands: Vec<Resolved>,
+    /// For errors: the operation that the batch begins with.
+    pub(super) first_label: Option<&'static str>,
+    pub(super) unmap: SmallVec<[Arc<wgpu::Buffer>; 4]>,
+    pub(super) chunks: SmallVec<[ChunkId; 4]>,
+    /// The reads of the batch, by where their bytes go.
+    pub(super) reads: SmallVec<[(ChunkId, u64); 4]>,
+    pub(super) work: SmallVec<[(PipelineId, u64); 16]>,
+}
+
+impl Taken {
+    pub(super) fn resolve(&mut self, core: &mut Core, op: Op) {
+        let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
+        match op {
+            Op::Dispatch { pipeline, places, params, grid } => {
+                let groups = policy::groups(grid);
+                match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
+                    Some((_, sum)) => *sum += groups,
+                    None => self.work.push((pipeline, groups)),
+                }
+                let ranges = places.iter().map(|place| range(core, *place)).collect();
+                places.iter().for_each(|place| core.places.release(*place));
+                self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
+            }
+            Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
+                let buffer = self.chunk(core, chunk);
+                if let Some((segment, offset, _)) = range(core, dst) {
+                    let offset = offset + dst_offset;
+                    self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
+                }
+                core.places.release(dst);
+            }
+            Op::Move { place, to } => {
+                let from = core.places.relocate(place, to);
+                core.places.release(place);
+                self.commands.push(Resolved::Move { from, to });
+            }
+            Op::Download { src, src_offset, chunk, chunk_offset, size } => {
+                let buffer = self.chunk(core, chunk);
+                self.reads.push((chunk, chunk_offset));
+                let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
+                if let Some((segment, offset, _)) = range(core, src) {
+                    let (chunk, offset) = (buffer.clone(), offset + src_offset);
+                    self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
+                }
+                self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
+                core.places.release(src);
+            }
+        }
+    }
+
+    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Arc<wgpu::Buffer> {
+        let (buffer, unmap) = core.staging.encode(id);
+        if unmap {
+            self.unmap.push(buffer.clone());
+        }
+        if !self.chunks.contains(&id) {
+            self.chunks.push(id);
+        }
+        buffer
+    }
+}
+
+/// Alignment of the status words behind a download.
+pub(super) const STATUS_ALIGNMENT: u64 = 16;
