@@ -52,7 +52,8 @@ pub struct MemPoolGuard {
 impl Drop for MemPoolGuard {
     fn drop(&mut self) {
         // Dropping a pool's last handle takes a lock: do it after the borrow ends.
-        let ended = ENTERED.with(|entered| entered.borrow_mut().leave(self.depth));
+        // While a thread ends there may be nothing left to leave.
+        let ended = ENTERED.try_with(|entered| entered.borrow_mut().leave(self.depth));
         drop(ended);
     }
 }
@@ -93,7 +94,8 @@ impl MemPool {
     /// are not concerned.
     #[must_use = "the pool is used only while the guard lives"]
     pub fn enter(&self) -> MemPoolGuard {
-        let depth = ENTERED.with(|entered| entered.borrow_mut().enter(self.device().shared().id, self.clone()));
+        let depth = ENTERED.try_with(|entered| entered.borrow_mut().enter(self.device().shared().id, self.clone()));
+        let depth = depth.unwrap_or(usize::MAX);
         MemPoolGuard { depth, _not_send: PhantomData }
     }
 

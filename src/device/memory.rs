@@ -152,6 +152,7 @@ impl Device {
         let mut guard = shared.lock();
         let core = &mut *guard;
         core.alive()?;
+        core.note(None);
         let done = core.pool.compact(stream, budget, &core.timeline);
         core.enqueue_moves();
         core.release_segments();

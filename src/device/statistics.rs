@@ -123,7 +123,8 @@ impl Device {
         self.shared().lock().pool.reset_accumulated_stats();
     }
 
-    /// Most bytes that may be reserved; `u64::MAX` for no limit but the driver's.
+    /// Most bytes to reserve, as set ([`Device::set_memory_limit`]); `u64::MAX` for no limit but the driver's. Where
+    /// `per_process_memory_fraction` is set, that share of it may be reserved.
     pub fn memory_limit(&self) -> u64 {
         self.shared().lock().pool.config().limit
     }

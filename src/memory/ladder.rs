@@ -277,6 +277,7 @@ impl Pool {
             label: request.tag.label,
             location: request.tag.location,
             limit: self.limit,
+            memory_fraction: self.config.memory_fraction,
             max_segment: self.config.max_segment,
             allocated: self.stats.allocated_bytes.current,
             reserved: self.stats.reserved_bytes.current,

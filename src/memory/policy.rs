@@ -113,6 +113,16 @@ pub enum Policy {
     Pytorch,
 }
 
+impl Config {
+    /// Bytes that may be reserved: `memory_fraction` of the limit; no limit has no share.
+    pub fn effective_limit(&self) -> u64 {
+        match self.limit == u64::MAX || self.memory_fraction >= 1.0 {
+            true => self.limit,
+            false => (self.limit as f64 * self.memory_fraction) as u64,
+        }
+    }
+}
+
 impl Default for Config {
     /// No limit, segments up to 256 MiB (WebGPU's guaranteed buffer size), blocks aligned to 256 bytes, pooled.
     fn default() -> Config {

@@ -62,11 +62,6 @@ pub struct Pool {
     pub(super) history: Option<Box<History>>,
 }
 
-/// A share of a limit; no limit has no share.
-fn share(limit: u64, share: f64) -> u64 {
-    if limit == u64::MAX || share >= 1.0 { limit } else { (limit as f64 * share) as u64 }
-}
-
 impl Pool {
     /// An empty pool. The alignment becomes a power of two of at least 256 (policy `pytorch`: 512).
     pub fn new(mut config: Config) -> Pool {
@@ -77,7 +72,7 @@ impl Pool {
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
         let stats = Counters { max_split_size: config.max_split_size, ..Counters::default() };
         Pool {
-            limit: share(config.limit, config.memory_fraction),
+            limit: config.effective_limit(),
             config,
             blocks: Arena::new(),
             segments: Arena::new(),
@@ -101,7 +96,7 @@ impl Pool {
     /// marked for release; blocks that are lent stay.
     pub fn set_limit(&mut self, limit: u64) {
         self.config.limit = limit;
-        self.limit = share(limit, self.config.memory_fraction);
+        self.limit = self.config.effective_limit();
         let limit = self.limit;
         for segment in self.idle_segments() {
             if self.stats.reserved_bytes.current.saturating_sub(self.breakdown.retiring) <= limit {

@@ -79,6 +79,8 @@ pub struct OomReport {
     pub location: &'static Location<'static>,
     /// Bytes that may be reserved at most; `u64::MAX` for no limit.
     pub limit: u64,
+    /// The share of the set limit that this is (`per_process_memory_fraction`).
+    pub memory_fraction: f64,
     /// Bytes of the largest buffer of the adapter.
     pub max_segment: u64,
     /// Bytes of live blocks.
@@ -110,6 +112,14 @@ impl OomReport {
         self.rounded.saturating_sub(room)
     }
 
+    /// Bytes of the limit as it is set, for so many of which may be reserved.
+    fn set(&self, bytes: u64) -> u64 {
+        match self.memory_fraction > 0.0 && self.memory_fraction < 1.0 {
+            true => (bytes as f64 / self.memory_fraction).ceil() as u64 + 1,
+            false => bytes,
+        }
+    }
+
     fn help(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause {
             OomCause::LargerThanBuffer => write!(
@@ -118,10 +128,14 @@ impl OomReport {
                 Bytes(self.max_segment)
             ),
             OomCause::LargerThanLimit => {
-                write!(f, "this request alone exceeds the limit; raise the limit to {} or more", Bytes(self.rounded))
+                write!(f, "this request alone exceeds the limit; raise the limit to {} or more", Bytes(self.set(self.rounded)))
             }
             OomCause::Limit => {
-                write!(f, "raise the limit by {} or free as much", Bytes(self.shortfall()))?;
+                write!(f, "raise the limit by {} or free ", Bytes(self.set(self.shortfall())))?;
+                match self.memory_fraction < 1.0 {
+                    true => write!(f, "{}", Bytes(self.shortfall()))?,
+                    false => f.write_str("as much")?,
+                }
                 self.suggest_holder(f)
             }
             OomCause::Fragmented => {
@@ -132,7 +146,7 @@ impl OomReport {
                     Bytes(self.largest_free)
                 )?;
                 if self.shortfall() > 0 {
-                    write!(f, ", or raise the limit by {}", Bytes(self.shortfall()))?;
+                    write!(f, ", or raise the limit by {}", Bytes(self.set(self.shortfall())))?;
                 }
                 Ok(())
             }

@@ -155,7 +155,7 @@ impl Snapshot {
             policy: if self.config.policy == Policy::Pytorch { "pytorch" } else { "linn" },
             categories: Category::ALL.into_iter().map(Category::name).chain(["retiring"]).collect(),
             overflowed: self.overflowed,
-            limit: (self.config.limit < 1 << 52).then_some(self.config.limit),
+            limit: Some(self.config.effective_limit()).filter(|limit| *limit < 1 << 52),
             stacks: stacks.collect(),
             actions: ACTIONS.map(Action::name),
             moved_bytes: self.trace.iter().filter(|event| event.action == Action::Move).map(|event| event.block_size).sum(),

@@ -76,7 +76,8 @@ pub struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         // Dropping a stream's last handle takes locks: do it after the borrow ends.
-        let ended = CURRENT.with(|current| current.borrow_mut().leave(self.depth));
+        // While a thread ends there may be nothing left to leave.
+        let ended = CURRENT.try_with(|current| current.borrow_mut().leave(self.depth));
         drop(ended);
     }
 }
@@ -96,8 +97,8 @@ impl Device {
     /// The stream that this thread enqueues on.
     pub fn current_stream(&self) -> Stream {
         let id = self.shared().id;
-        let entered = CURRENT.with(|current| current.borrow().innermost(id).cloned());
-        entered.unwrap_or_else(|| self.default_stream())
+        let entered = CURRENT.try_with(|current| current.borrow().innermost(id).cloned());
+        entered.ok().flatten().unwrap_or_else(|| self.default_stream())
     }
 
     /// Moves live tensors, `budget` bytes at most, so that whole segments become empty, and gives these back to the driver.
@@ -133,7 +134,8 @@ impl Stream {
     /// Makes this the current stream of the thread until the guard is dropped.
     #[must_use = "the stream is current only while the guard lives"]
     pub fn enter(&self) -> StreamGuard {
-        let depth = CURRENT.with(|current| current.borrow_mut().enter(self.device().shared().id, self.clone()));
+        let depth = CURRENT.try_with(|current| current.borrow_mut().enter(self.device().shared().id, self.clone()));
+        let depth = depth.unwrap_or(usize::MAX);
         StreamGuard { depth, _not_send: PhantomData }
     }
 
@@ -217,7 +219,8 @@ impl std::fmt::Debug for Stream {
 /// The current stream's id, without counting handles.
 fn current_id(device: &Device) -> StreamId {
     let id = device.shared().id;
-    CURRENT.with(|current| current.borrow().innermost(id).map_or(StreamId::DEFAULT, |stream| stream.0.id))
+    let entered = CURRENT.try_with(|current| current.borrow().innermost(id).map(|stream| stream.0.id));
+    entered.ok().flatten().unwrap_or(StreamId::DEFAULT)
 }
 
 /// Memory for commands of the current stream.

@@ -50,6 +50,11 @@ fn number(settings: &Value, key: &str) -> f64 {
     settings[key].as_f64().unwrap_or_else(|| panic!("no number {key} in {settings}"))
 }
 
+/// A setting that the runs at hand leave at its default.
+fn or(settings: &Value, key: &str, default: f64) -> f64 {
+    if settings.get(key).is_some() { number(settings, key) } else { default }
+}
+
 fn count(settings: &Value, key: &str) -> usize {
     settings[key].as_u64().unwrap_or_else(|| panic!("no count {key} in {settings}")) as usize
 }
@@ -82,7 +87,7 @@ fn gpt(name: &str, c: &Value) {
     let schedule =
         WarmupCosine { lr: number(c, "lr"), min_lr: number(c, "min_lr"), warmup: count(c, "warmup") as u64, steps: steps as u64 };
     let groups = ParamGroup::by_rank(model.named_parameters(), schedule.lr, number(c, "weight_decay"));
-    let options = AdamOptions { betas: (0.9, number(c, "beta2")), ..Default::default() };
+    let options = AdamOptions { betas: (or(c, "beta1", 0.9), number(c, "beta2")), eps: or(c, "eps", 1e-8), ..Default::default() };
     let mut optimizer = Adam::adamw(groups, options);
     let parameters = model.parameters();
     let (mut losses, mut norms) = (Vec::new(), Vec::new());

@@ -63,6 +63,20 @@ fn the_limit_that_help_names_is_enough() {
 }
 
 #[test]
+fn help_names_the_limit_as_it_is_set_where_a_share_of_it_counts() {
+    let config = Config { limit: 96 * MIB, memory_fraction: 0.5, compaction: Compaction::Off, ..Config::default() };
+    let mut device = SimDevice::new(1 << 40, config);
+    let _held = alloc(&mut device, 30 * MIB, "held").expect("fits");
+    let report = alloc(&mut device, 20 * MIB, "asked").unwrap_err();
+    assert_eq!((report.cause, report.limit), (OomCause::Limit, 48 * MIB));
+    assert!(help(&report).starts_with("help: raise the limit by 4.0 MiB or free 2.0 MiB"), "{report}");
+    let report = alloc(&mut device, 50 * MIB, "asked").unwrap_err();
+    assert_eq!(help(&report), "help: this request alone exceeds the limit; raise the limit to 100.0 MiB or more");
+    device.pool_mut().set_limit(100 * MIB);
+    assert!(alloc(&mut device, 20 * MIB, "asked").is_ok());
+}
+
+#[test]
 fn larger_than_the_limit() {
     let mut device = SimDevice::new(1 << 40, Config { limit: 48 * MIB, compaction: Compaction::Off, ..Config::default() });
     let report = alloc(&mut device, 50 * MIB, "asked").unwrap_err();
