@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::device::Device;
-use crate::device::entered::Entered;
+use crate::device::entered::{self, Entered};
 use crate::ids::MemPoolId;
 use crate::memory::MemPoolOptions;
 
@@ -52,9 +52,7 @@ pub struct MemPoolGuard {
 impl Drop for MemPoolGuard {
     fn drop(&mut self) {
         // Dropping a pool's last handle takes a lock: do it after the borrow ends.
-        // While a thread ends there may be nothing left to leave.
-        let ended = ENTERED.try_with(|entered| entered.borrow_mut().leave(self.depth));
-        drop(ended);
+        drop(entered::leave(&ENTERED, self.depth));
     }
 }
 
@@ -94,8 +92,7 @@ impl MemPool {
     /// are not concerned.
     #[must_use = "the pool is used only while the guard lives"]
     pub fn enter(&self) -> MemPoolGuard {
-        let depth = ENTERED.try_with(|entered| entered.borrow_mut().enter(self.device().shared().id, self.clone()));
-        let depth = depth.unwrap_or(usize::MAX);
+        let depth = entered::enter(&ENTERED, self.device().shared().id, self.clone());
         MemPoolGuard { depth, _not_send: PhantomData }
     }
 
@@ -114,8 +111,5 @@ impl std::fmt::Debug for MemPool {
 
 /// The pool that this thread's requests go to.
 pub(crate) fn entered(device: &Device) -> MemPoolId {
-    let id = device.shared().id;
-    // While a thread ends its guards are gone.
-    let pool = ENTERED.try_with(|entered| entered.borrow().innermost(id).map(|pool| pool.0.id));
-    pool.ok().flatten().unwrap_or_default()
+    entered::innermost(&ENTERED, device.shared().id, |pool| pool.0.id).unwrap_or_default()
 }

@@ -33,7 +33,7 @@ pub(crate) use read::read;
 use crate::device::command::{Command, MAX_PARAMS, Op, ParamBytes};
 use crate::device::core::{Core, MOST_RECORDED};
 use crate::device::driver::BufferKind;
-use crate::device::entered::Entered;
+use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
 use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
 use crate::device::{Device, Memory, Shared};
@@ -76,9 +76,7 @@ pub struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         // Dropping a stream's last handle takes locks: do it after the borrow ends.
-        // While a thread ends there may be nothing left to leave.
-        let ended = CURRENT.try_with(|current| current.borrow_mut().leave(self.depth));
-        drop(ended);
+        drop(entered::leave(&CURRENT, self.depth));
     }
 }
 
@@ -96,9 +94,7 @@ impl Device {
 
     /// The stream that this thread enqueues on.
     pub fn current_stream(&self) -> Stream {
-        let id = self.shared().id;
-        let entered = CURRENT.try_with(|current| current.borrow().innermost(id).cloned());
-        entered.ok().flatten().unwrap_or_else(|| self.default_stream())
+        entered::innermost(&CURRENT, self.shared().id, Stream::clone).unwrap_or_else(|| self.default_stream())
     }
 
     /// Moves live tensors, `budget` bytes at most, so that whole segments become empty, and gives these back to the driver.
@@ -134,8 +130,7 @@ impl Stream {
     /// Makes this the current stream of the thread until the guard is dropped.
     #[must_use = "the stream is current only while the guard lives"]
     pub fn enter(&self) -> StreamGuard {
-        let depth = CURRENT.try_with(|current| current.borrow_mut().enter(self.device().shared().id, self.clone()));
-        let depth = depth.unwrap_or(usize::MAX);
+        let depth = entered::enter(&CURRENT, self.device().shared().id, self.clone());
         StreamGuard { depth, _not_send: PhantomData }
     }
 
@@ -218,9 +213,7 @@ impl std::fmt::Debug for Stream {
 
 /// The current stream's id, without counting handles.
 fn current_id(device: &Device) -> StreamId {
-    let id = device.shared().id;
-    let entered = CURRENT.try_with(|current| current.borrow().innermost(id).map(|stream| stream.0.id));
-    entered.ok().flatten().unwrap_or(StreamId::DEFAULT)
+    entered::innermost(&CURRENT, device.shared().id, |stream| stream.0.id).unwrap_or(StreamId::DEFAULT)
 }
 
 /// Memory for commands of the current stream.
