@@ -153,14 +153,37 @@ fn f_erf(x: f32) -> f32 {
     return select(out, x, is_nan(x));
 }
 
+// Phi(x) of the normal distribution, and exp(-x^2 / 2): Phi(-t) = exp(-t^2 / 2) m(t), where m is a polynomial of
+// u = 1 / (1 + 0.28 t) on t >= 0. Small values keep their digits, which 1 + erf(x / sqrt(2)) loses.
+struct Normal {
+    below: f32,
+    bell: f32,
+}
+
+fn f_normal(x: f32) -> Normal {
+    let bell = f_exp(-0.5 * x * x);
+    let u = 1.0 / (1.0 + 0.28 * abs(x));
+    var m = 2.139121108e-2;
+    m = m * u - 7.669454068e-2;
+    m = m * u + 5.630324036e-2;
+    m = m * u + 3.587995842e-2;
+    m = m * u + 4.315158352e-2;
+    m = m * u + 9.626092762e-2;
+    m = m * u + 9.989259392e-2;
+    m = m * u + 1.121358052e-1;
+    m = m * u + 1.116792485e-1;
+    let tail = bell * (m * u);
+    return Normal(select(tail, 1.0 - tail, x > 0.0), bell);
+}
+
 fn f_gelu(x: f32) -> f32 {
-    return 0.5 * x * (1.0 + f_erf(x * 0.707106781));
+    return x * f_normal(x).below;
 }
 
 // d gelu / dx = Phi(x) + x phi(x)
 fn f_gelu_slope(x: f32) -> f32 {
-    let density = 0.398942280 * f_exp(-0.5 * x * x);
-    return 0.5 * (1.0 + f_erf(x * 0.707106781)) + x * density;
+    let n = f_normal(x);
+    return n.below + x * (0.398942280 * n.bell);
 }
 
 fn f_maximum(a: f32, b: f32) -> f32 {
