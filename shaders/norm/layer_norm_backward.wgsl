@@ -1,4 +1,5 @@
 // da = rstd (g - mean(g) - xhat mean(g xhat)) with g = dout weight, xhat = (a - mean) rstd; one invocation per row.
+// The piece `beside` may add another gradient of a.
 
 @compute @workgroup_size(WG)
 fn main(
@@ -13,6 +14,7 @@ fn main(
     let a_start = p.a_offset + row * p.n;
     let dout_start = p.dout_offset + row * p.n;
     let weight_start = p.weight_offset;
+    let sum_start = p.sum_offset + row * p.n;
     let out_start = p.out_offset + row * p.n;
     let m = load_mean(row);
     let r = load_rstd(row);
@@ -33,6 +35,7 @@ fn main(
     let n = select(p.n, 0u, seen == 0xffffffffu && p.rows == 0u);
     for (var i = 0u; i < n; i++) {
         let g = load_dout(dout_start + i) * load_weight(weight_start + i);
-        out[out_start + i] = r * (g - g_mean - slope * (load_a(a_start + i) - m));
+        let value = r * (g - g_mean - slope * (load_a(a_start + i) - m));
+        out[out_start + i] = beside(sum_start + i, value);
     }
 }

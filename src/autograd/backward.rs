@@ -3,6 +3,7 @@
 //! Numbers of nodes grow as they are made, so a node taken as the largest of those reached has received everything that its
 //! results contribute: every user of a result has a larger number. No recursion, so the depth of a graph does not matter.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
@@ -267,7 +268,15 @@ impl Walk {
         if self.needed.as_ref().is_some_and(|needed| !needed.contains(&node.sequence)) {
             return Ok(());
         }
-        let answer = node.run(&grads, self.retain == Retain::Graph)?;
+        let pending = RefCell::new(&mut self.pending);
+        let take = |edge: &Edge| match edge {
+            Edge::Node { node, output } => {
+                let sum = pending.borrow_mut().get_mut(&node.sequence)?.get_mut(*output)?.take();
+                sum.map(|sum| sum.total)
+            }
+            Edge::Leaf(_) => None,
+        };
+        let answer = node.run(&grads, self.retain == Retain::Graph, &take)?;
         drop(grads);
         for (edge, grad) in node.edges.iter().zip(answer) {
             if let Some(edge) = edge {

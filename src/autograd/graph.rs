@@ -91,6 +91,7 @@ pub(crate) struct Backward<'a> {
     first: &'a Tensor,
     work: &'a Work,
     edges: &'a [Option<Edge>],
+    take: &'a dyn Fn(&Edge) -> Option<Tensor>,
 }
 
 /// The next number of a node or a hook.
@@ -134,15 +135,15 @@ impl Node {
         ))
     }
 
-    /// Runs the rule on the gradients of the results; frees what was saved unless `keep`.
-    pub(crate) fn run(&self, grads: &[Option<Tensor>], keep: bool) -> Result<Grads> {
+    /// Runs the rule on the gradients of the results; frees what was saved unless `keep`. `take` is for [`Backward::take_sum`].
+    pub(crate) fn run(&self, grads: &[Option<Tensor>], keep: bool, take: &dyn Fn(&Edge) -> Option<Tensor>) -> Result<Grads> {
         self.check_not_freed()?;
         let work = if keep { lock(&self.work).clone() } else { lock(&self.work).take() };
         let (Some(work), Some(first)) = (work, grads.iter().flatten().next()) else { return Ok(Grads::new()) };
         for saved in &work.saved {
             saved.check(self.op)?;
         }
-        let answer = (work.rule)(&Backward { grads, first, work: &work, edges: &self.edges })?;
+        let answer = (work.rule)(&Backward { grads, first, work: &work, edges: &self.edges, take })?;
         debug_assert_eq!(answer.len(), self.edges.len(), "the rule of `{}` answers once per operand", self.op);
         Ok(answer)
     }
@@ -206,6 +207,12 @@ impl Backward<'_> {
     /// True when operand `i` wants a gradient.
     pub(crate) fn needs(&self, i: usize) -> bool {
         self.edges[i].is_some()
+    }
+
+    /// Takes what other users of operand `i` have brought to its gradient so far, where it is no leaf. A rule that takes it answers
+    /// with the sum of it and its own part, and so saves an addition.
+    pub(crate) fn take_sum(&self, i: usize) -> Option<Tensor> {
+        self.edges[i].as_ref().and_then(self.take)
     }
 
     /// `rule`'s answer where operand `i` wants a gradient.

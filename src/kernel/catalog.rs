@@ -367,6 +367,8 @@ kernels! {
         layer_norm F LAYER_NORM;
         /// gradient of layer_norm for its input
         layer_norm_backward F LAYER_NORM_BACKWARD;
+        /// layer_norm_backward, and a gradient that has come to the same input already
+        layer_norm_backward_add F LAYER_NORM_BACKWARD_ADD;
         /// gradients of layer_norm for weight and bias, in parts for sum to finish
         layer_norm_backward_weight F LAYER_NORM_BACKWARD_WEIGHT;
     }

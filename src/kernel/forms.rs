@@ -134,19 +134,29 @@ pub(super) const LAYER_NORM: &[Form] = item_forms!(Form {
     in_place: &[0],
     ..NORM
 });
-pub(super) const LAYER_NORM_BACKWARD: &[Form] = item_forms!(Form {
-    body: "norm/layer_norm_backward",
-    bindings: &[
-        bind("a", Role::In, "item"),
-        bind("dout", Role::In, "item"),
-        bind("weight", Role::In, "item"),
-        bind("mean", Role::In, "elem"),
-        bind("rstd", Role::In, "elem"),
-        bind("out", Role::Out, "item"),
-    ],
-    in_place: &[0, 1],
-    ..NORM
-});
+/// As [`item_forms`], of a form that also has the piece `$piece`.
+macro_rules! layer_norm_backward_forms {
+    ($piece:literal, $in_place:expr, [$($sum:literal)?]) => {{
+        const BASE: Form = Form {
+            body: "norm/layer_norm_backward",
+            bindings: &[
+                bind("a", Role::In, "item"),
+                bind("dout", Role::In, "item"),
+                $(bind($sum, Role::In, "item"),)?
+                bind("weight", Role::In, "item"),
+                bind("mean", Role::In, "elem"),
+                bind("rstd", Role::In, "elem"),
+                bind("out", Role::Out, "item"),
+            ],
+            pieces: &["shared/index", "shared/item1", $piece],
+            in_place: $in_place,
+            ..NORM
+        };
+        &[BASE, Form { suffix: "vec4", lanes: 4, pieces: &["shared/index", "shared/item4", $piece], ..BASE }]
+    }};
+}
+pub(super) const LAYER_NORM_BACKWARD: &[Form] = layer_norm_backward_forms!("norm/alone", &[0, 1], []);
+pub(super) const LAYER_NORM_BACKWARD_ADD: &[Form] = layer_norm_backward_forms!("norm/added", &[0, 1, 2], ["sum"]);
 pub(super) const LAYER_NORM_BACKWARD_WEIGHT: &[Form] = item_forms!(Form {
     body: "norm/layer_norm_backward_weight",
     bindings: &[

@@ -199,8 +199,8 @@ params! {
         inverse_len: f32,
         /// Added to the variance.
         eps: f32,
-        /// 0.
-        pad: u32,
+        /// Where the gradient that is added starts.
+        sum_offset: u32,
     }
 
     /// A product out `[M, N]` = a `[M, K]` b `[K, N]` for each entry of a batch of up to two dimensions, any strides.

@@ -254,6 +254,8 @@ pub const FILES: &[(&str, &str)] = files![
     "matmul/texture"
     "matmul/touch"
     "matmul/workgroup"
+    "norm/added"
+    "norm/alone"
     "norm/layer_norm"
     "norm/layer_norm_backward"
     "norm/layer_norm_backward_weight"

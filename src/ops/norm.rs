@@ -1,5 +1,7 @@
 //! Layer normalisation over the last dimension. Letters: R rows, C elements per row.
 
+use smallvec::SmallVec;
+
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::params::Norm;
@@ -41,10 +43,12 @@ pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, ep
     Ok((out, mean, rstd))
 }
 
-/// (dx, dweight, dbias) of [`layer_norm`]; the last two only where wanted.
+/// (dx, dweight, dbias) of [`layer_norm`]; the last two only where wanted. `sum`, another gradient of x, is added to dx.
 #[track_caller]
+#[allow(clippy::too_many_arguments)]
 pub fn layer_norm_backward(
     dy: &Tensor,
+    sum: Option<&Tensor>,
     x: &Tensor,
     weight: Option<&Tensor>,
     mean: &Tensor,
@@ -54,43 +58,58 @@ pub fn layer_norm_backward(
 ) -> Result<(Tensor, Option<Tensor>, Option<Tensor>)> {
     const OP: &str = "layer_norm_backward";
     let (rows, c) = rows_of(OP, x)?;
-    if dy.shape() != x.shape() {
-        return Err(Error::shape(
-            OP,
-            format!("the gradient has shape {:?}, the input {:?}", dy.shape(), x.shape()),
-            "pass the gradient of layer_norm's result",
-        ));
+    for grad in [Some(dy), sum].into_iter().flatten() {
+        if grad.shape() != x.shape() {
+            return Err(Error::shape(
+                OP,
+                format!("a gradient has shape {:?}, the input {:?}", grad.shape(), x.shape()),
+                "pass gradients of layer_norm's input and result",
+            ));
+        }
+        expect_dtype(OP, grad, DType::F32)?;
     }
-    expect_dtype(OP, dy, DType::F32)?;
-    let (x, dy) = (copy::contiguous(x)?, copy::contiguous(dy)?);
+    let (x, dy, sum) = (copy::contiguous(x)?, copy::contiguous(dy)?, sum.map(copy::contiguous).transpose()?);
     let weight = vector(OP, &x, weight, c)?;
     let dx = Tensor::empty_as(OP, x.device(), x.shape(), DType::F32, Category::Temporary)?;
     if x.is_empty() {
         let zeros = |wanted: bool| wanted.then(|| copy::full(x.device(), &[c], 0.0, DType::F32)).transpose();
         return Ok((dx, zeros(want_weight)?, zeros(want_bias)?));
     }
-    let (kernel, unit) = form(Kernel::layer_norm_backward, c, &[&x, &dy, &weight]);
+    let mut operands: SmallVec<[&Tensor; 7]> = [&x, &dy].into_iter().chain(&sum).chain([&weight]).collect();
+    let kernel = if sum.is_some() { Kernel::layer_norm_backward_add } else { Kernel::layer_norm_backward };
+    let (kernel, unit) = form(kernel, c, &operands);
+    operands.extend([mean, rstd, &dx]);
     let params = Norm {
+        sum_offset: index(OP, sum.as_ref().map_or(0, |sum| sum.layout().offset()) / unit)?,
         a_offset: index(OP, x.layout().offset() / unit)?,
         dout_offset: index(OP, dy.layout().offset() / unit)?,
         weight_offset: index(OP, weight.layout().offset() / unit)?,
         ..shape_params(OP, rows, c, unit)?
     };
-    launch(OP, kernel, DType::F32, &[&x, &dy, &weight, mean, rstd, &dx], &params, grid_for(OP, kernel, rows)?)?;
+    launch(OP, kernel, DType::F32, &operands, &params, grid_for(OP, kernel, rows)?)?;
+    drop(operands);
     if !want_weight && !want_bias {
         return Ok((dx, None, None));
     }
-    let (dweight, dbias) = weight_gradients(&x, &dy, mean, rstd, rows, c)?;
-    Ok((dx, want_weight.then_some(dweight), want_bias.then_some(dbias)))
+    let (dweight, dbias) = weight_gradients(&x, &dy, mean, rstd, [want_weight, want_bias])?;
+    Ok((dx, dweight, dbias))
 }
 
+/// The gradients of weight and bias that are wanted.
 #[track_caller]
-fn weight_gradients(x: &Tensor, dy: &Tensor, mean: &Tensor, rstd: &Tensor, rows: usize, c: usize) -> Result<(Tensor, Tensor)> {
+fn weight_gradients(
+    x: &Tensor,
+    dy: &Tensor,
+    mean: &Tensor,
+    rstd: &Tensor,
+    wanted: [bool; 2],
+) -> Result<(Option<Tensor>, Option<Tensor>)> {
     const OP: &str = "layer_norm_backward_weight";
+    let (rows, c) = rows_of(OP, x)?;
     let (kernel, unit) = form(Kernel::layer_norm_backward_weight, c, &[x, dy]);
-    let wanted = if x.device().class().is_cpu() { 256 } else { 16_384 };
+    let most = if x.device().class().is_cpu() { 256 } else { 16_384 };
     // Each invocation has at least 16 rows to add where there are so many, and never more than 16,384.
-    let splits = (wanted / (c / unit)).min(rows / 16).max(rows.div_ceil(16_384)).max(1);
+    let splits = (most / (c / unit)).min(rows / 16).max(rows.div_ceil(16_384)).max(1);
     let params = Norm {
         splits: index(OP, splits)?,
         a_offset: index(OP, x.layout().offset() / unit)?,
@@ -98,16 +117,19 @@ fn weight_gradients(x: &Tensor, dy: &Tensor, mean: &Tensor, rstd: &Tensor, rows:
         ..shape_params(OP, rows, c, unit)?
     };
     let empty = |shape: &[usize]| Tensor::empty_as(OP, x.device(), shape, DType::F32, Category::Temporary);
-    let (weight_parts, bias_parts) = (empty(&[splits * c])?, empty(&[splits * c])?);
-    let operands = [x, dy, mean, rstd, &weight_parts, &bias_parts];
+    let parts = [empty(&[splits * c])?, empty(&[splits * c])?];
+    let operands = [x, dy, mean, rstd, &parts[0], &parts[1]];
     launch(OP, kernel, DType::F32, &operands, &params, grid_for(OP, kernel, splits * c / unit)?)?;
-    if splits == 1 {
-        return Ok((weight_parts, bias_parts));
-    }
-    let (dweight, dbias) = (empty(&[c])?, empty(&[c])?);
-    reduce::sum_splits(OP, &weight_parts, splits, &dweight)?;
-    reduce::sum_splits(OP, &bias_parts, splits, &dbias)?;
-    Ok((dweight, dbias))
+    let finish = |parts: Tensor, wanted: bool| -> Result<Option<Tensor>> {
+        if !wanted || splits == 1 {
+            return Ok(wanted.then_some(parts));
+        }
+        let sum = empty(&[c])?;
+        reduce::sum_splits(OP, &parts, splits, &sum)?;
+        Ok(Some(sum))
+    };
+    let [weight, bias] = parts;
+    Ok((finish(weight, wanted[0])?, finish(bias, wanted[1])?))
 }
 
 /// (R, C) of x `[.., C]`.

@@ -185,6 +185,42 @@ fn hooks_see_and_change_gradients_with_no_lock_held() {
     assert!(Tensor::new(&device(), [1.0f32]).unwrap().register_hook(|_| Ok(None)).is_err());
 }
 
+/// The rule of layer_norm takes what has come to its input so far; hooks, kept graphs and other users must not notice.
+#[test]
+fn a_rule_that_adds_to_the_sum_so_far() {
+    let data: Vec<f32> = (0..24).map(|i| (i as f32 * 0.77).sin()).collect();
+    let x = Tensor::from_slice(&device(), &[3, 8], &data).unwrap().requires_grad_(true).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let weights = Tensor::from_slice(&device(), &[3, 8], &data.iter().map(|x| 1.5 - x).collect::<Vec<_>>()).unwrap();
+    // Through scalars 1 every use has a node of its own, so that no two meet at the layer norm.
+    let run = |apart: bool| {
+        x.zero_grad();
+        let h = x.mul_scalar(3.0).unwrap();
+        let sink = seen.clone();
+        let _hook = h.register_hook(move |grad| {
+            sink.lock().unwrap().push(values(grad));
+            Ok(None)
+        });
+        let use_of = || if apart { h.mul_scalar(1.0).unwrap() } else { h.clone() };
+        let before = use_of().square().unwrap();
+        let normed = use_of().layer_norm(None, None, 1e-5).unwrap();
+        let after = use_of().exp().unwrap().add(&use_of()).unwrap();
+        let y = normed.mul(&weights).unwrap().add(&before).unwrap().add(&after).unwrap().sum_all().unwrap();
+        let mut all = Vec::new();
+        for retain in [Retain::Graph, Retain::Nothing] {
+            y.backward_with(BackwardOptions { gradient: None, retain }).unwrap();
+            all.extend(gradient(&x));
+        }
+        all.extend(seen.lock().unwrap().drain(..).flatten());
+        all
+    };
+    let (together, apart) = (run(false), run(true));
+    assert_eq!((together.len(), apart.len()), (4 * 24, 4 * 24), "two gradients and two calls of the hook");
+    for (a, b) in together.iter().zip(&apart) {
+        assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{a} and {b}");
+    }
+}
+
 #[test]
 fn checkpoint_equals_plain() {
     let device = device();

@@ -146,15 +146,26 @@ fn layer_norm_and_its_gradients() {
         assert_close(&what("rstd"), &read(&rstd), &want_rstd, 1e-5, 0.0);
         let (plain, _, _) = norm::layer_norm(&x, Some(&w), None, 1e-5).unwrap();
         assert_close(&what("no bias"), &read(&plain), &reference::layer_norm(&a, c, &weight, &vec![0.0; c], 1e-5).0, 1e-4, 1e-5);
-        let (dx, dw, db) = norm::layer_norm_backward(&g, &x, Some(&w), &mean, &rstd, true, true).unwrap();
+        let (dx, dw, db) = norm::layer_norm_backward(&g, None, &x, Some(&w), &mean, &rstd, true, true).unwrap();
         let want = reference::layer_norm_backward(&a, &dout, c, &weight, 1e-5);
         // A row of one element has rstd = 1 / sqrt(eps): its gradient is rounding error times 316.
         assert_close(&what("dx"), &read(&dx), &want, 1e-3, if c == 1 { 1e-3 } else { 1e-5 });
+        // Beside another gradient of x, that of a view here: the same, added once.
+        let other = numbers(5, rows * c);
+        let sum = tensor(&[c, rows], &other).transpose(0, 1).unwrap();
+        let (both, no_dw, only_db) = norm::layer_norm_backward(&g, Some(&sum), &x, Some(&w), &mean, &rstd, false, true).unwrap();
+        let want: Vec<f64> = read(&dx).iter().enumerate().map(|(i, dx)| f64::from(dx + other[i % c * rows + i / c])).collect();
+        assert_close(&what("dx beside a sum"), &read(&both), &want, 1e-6, 1e-6);
+        assert!(no_dw.is_none());
+        assert_eq!(read(&only_db.unwrap()), read(db.as_ref().unwrap()));
         let (want_w, want_b) = reference::layer_norm_backward_weight(&a, &dout, c, 1e-5);
         let size = (rows as f64).sqrt();
         assert_close(&what("dweight"), &read(&dw.unwrap()), &want_w, 1e-4, 1e-5 * size);
         assert_close(&what("dbias"), &read(&db.unwrap()), &want_b, 1e-4, 1e-5 * size);
     }
+    let (x, row) = (tensor(&[2, 3], &numbers(1, 6)), tensor(&[2, 1], &numbers(2, 2)));
+    let refused = norm::layer_norm_backward(&x, Some(&row), &x, None, &row, &row, false, false);
+    assert!(refused.unwrap_err().to_string().contains("[2, 1]"));
     let x = tensor(&[2, 40_000], &numbers(1, 80_000));
     assert!(norm::layer_norm(&x, None, None, 1e-5).is_ok());
     assert!(norm::layer_norm(&tensor(&[1, 40_001], &numbers(1, 40_001)), None, None, 1e-5).is_err());

@@ -1,0 +1,3 @@
+fn beside(i: u32, value: item) -> item {
+    return value;
+}
