@@ -1,8 +1,13 @@
 //! Streams, events, reads: what is enqueued where, and who waits for whom.
 
-use linn::Tensor;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 
-use crate::device::device;
+use linn::tensor::TensorRead;
+use linn::{DeviceOptions, Tensor};
+
+use crate::device::{device, open};
 
 #[test]
 fn a_slice_comes_back() {
@@ -128,4 +133,82 @@ fn views_in_place_and_across_streams_are_ordered() {
     }
     let expected: Vec<f32> = (0..8).flat_map(|row| vec![row as f32; 64]).collect();
     assert_eq!(x.to_vec::<f32>().unwrap(), expected);
+}
+
+/// Stops the queue thread in the moment a read is answered: it calls the wakers of reads, and this one waits for a word.
+struct Stop {
+    stopped: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Wake for Stop {
+    fn wake(self: Arc<Self>) {
+        let _ = self.stopped.send(());
+        let _ = self.go_on.lock().unwrap().recv();
+    }
+}
+
+/// The queue stops when `read` is answered: (a message then, what makes it go on). `None`: it was answered already.
+fn stop_at(read: &mut TensorRead<f32>) -> Option<(Receiver<()>, Sender<()>)> {
+    let ((stopped, is_stopped), (go_on, may_go_on)) = (channel(), channel());
+    let waker = Waker::from(Arc::new(Stop { stopped, go_on: Mutex::new(may_go_on) }));
+    match std::pin::Pin::new(read).poll(&mut Context::from_waker(&waker)) {
+        Poll::Pending => Some((is_stopped, go_on)),
+        Poll::Ready(_) => None,
+    }
+}
+
+/// A chain on one stream and a read on another are enqueued while the queue stands still, and it stops again in the moment
+/// the read is answered. Was the chain done by then, and how many order edges did the read get?
+fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
+    let device = open(DeviceOptions::default());
+    let side = device.new_stream();
+    let x = Tensor::ones(&device, &[64]).unwrap();
+    let mut y = Tensor::zeros(&device, &[64]).unwrap();
+    let (_read, stopped, go_on) = loop {
+        let mut read = x.to_vec_async::<f32>().unwrap();
+        if let Some((stopped, go_on)) = stop_at(&mut read) {
+            break (read, stopped, go_on);
+        }
+    };
+    stopped.recv().unwrap();
+
+    // Longer than all submissions that can be under way beside the read's.
+    let guard = side.enter();
+    for _ in 0..CHAIN {
+        y = (&y + 1.0).unwrap();
+    }
+    drop(guard);
+    let end = side.record_event();
+    assert!(!end.query() && !side.query(), "nothing of the chain has been submitted");
+    let edges = device.stats().timeline.order_edges;
+    if read_waits {
+        device.default_stream().wait_event(&end).unwrap();
+    }
+    x.fill_(3.0).unwrap();
+    let mut read = x.to_vec_async::<f32>().unwrap();
+    let edges = device.stats().timeline.order_edges - edges;
+    let (answered, leave) = stop_at(&mut read).expect("the queue stands still");
+    go_on.send(()).unwrap();
+    answered.recv().unwrap();
+    let done = end.query();
+    leave.send(()).unwrap();
+
+    assert_eq!(read.wait().unwrap(), vec![3.0; 64]);
+    end.synchronize().unwrap();
+    assert!(end.query() && side.query());
+    assert_eq!(y.to_vec::<f32>().unwrap(), vec![CHAIN as f32; 64]);
+    (done, edges)
+}
+
+const CHAIN: usize = 8_000;
+
+#[test]
+fn a_read_waits_for_its_own_command_only() {
+    assert_eq!(chain_beside_a_read(false), (false, 0));
+}
+
+#[test]
+fn a_stream_that_waits_for_an_event_comes_after_it() {
+    assert_eq!(chain_beside_a_read(true), (true, 1));
 }
