@@ -30,7 +30,7 @@ pub fn run_on(device: &Device, args: &Args, given: Option<Corpus>) -> Result<Sum
         Some(resumed) => resumed.settings.resumed(&args.given, resumed.step)?,
         None => Settings::default().with(&args.given),
     };
-    settings.check().map_err(anyhow::Error::msg)?;
+    settings.check()?;
     let corpus = match (given, &resumed) {
         (Some(given), _) => Some(given),
         (None, None) => Some(Corpus::sources()),

@@ -9,6 +9,7 @@ pub mod example;
 
 use example::run::run;
 use example::settings::Settings;
+use example::words::{flags_in_words, in_words, parts};
 use example::{Args, Summary};
 
 pub const SMALL: &str = "--n-layer 2 --n-head 2 --n-embd 16 --context 16 --batch 4 --warmup 3 --val-batches 2 --sample 8 --quiet";
@@ -48,8 +49,12 @@ fn error(folder: &Path, more: &str) -> String {
     failure(args(folder, more))
 }
 
-fn failure(args: Args) -> String {
-    format!("{:#}", run(args).expect_err("an error"))
+/// What the program prints behind `error: `: facts, then one line of help.
+pub fn failure(args: Args) -> String {
+    let text = in_words(&run(args).expect_err("an error"));
+    let (fact, help) = parts(&text);
+    assert!(help.is_some_and(|help| !help.contains('\n')) && !fact.contains("help:"), "{text}");
+    text
 }
 
 pub fn bits(losses: &[f32]) -> Vec<u32> {
@@ -116,7 +121,7 @@ fn train_goes_on_with_the_settings_of_the_checkpoint() {
     // 3 does not divide the default width of 128: the flag is compared with the checkpoint, not with defaults.
     train(path, "--n-head 3 --n-embd 24 --steps 2 --save odd.safetensors");
     let agreeing = args(path, "--resume odd.safetensors --n-head 3 --steps 4");
-    assert_eq!(agreeing.check(), Ok(()));
+    agreeing.check().unwrap();
     assert_eq!(run(agreeing).unwrap().losses.len(), 2);
     let why = error(path, "--resume odd.safetensors --n-layer 4");
     assert!(why.contains("--n-layer 4 contradicts the checkpoint, whose model has n-layer 2\nhelp: leave the flag out"), "{why}");
@@ -126,7 +131,6 @@ fn train_goes_on_with_the_settings_of_the_checkpoint() {
     assert!(
         error(path, "--resume odd.safetensors --steps 1").contains("--steps 1 contradicts the checkpoint, which has 2 steps")
     );
-    assert!(error(path, "--resume odd.safetensors --batch 0").contains("--batch is 0"));
     let saved = Settings { lr: 0.5, ..Settings::default() };
     let changes = Settings::default().changes(&saved);
     assert_eq!(changes, ["--lr is 0.001, the checkpoint was trained with 0.5"]);
@@ -162,10 +166,44 @@ fn train_explains_what_is_wrong() {
     assert!(error(path, "").contains("too short"));
     std::fs::write(path.join("text.txt"), b"\xff\xfe".repeat(1000)).unwrap();
     assert!(error(path, "").contains("not UTF-8"));
-    assert!(args(path, "--n-head 3").check().unwrap_err().contains("does not divide"));
-    assert!(args(path, "--batch 0").check().unwrap_err().contains("at least 1"));
-    assert!(args(path, "--accum 18446744073709551615").check().unwrap_err().contains("at most"));
     assert_eq!(std::fs::read(path.join("one.safetensors")).unwrap(), whole, "no error touched the checkpoint");
+}
+
+/// Every flag that is wrong: one line that names it, one that says what it takes.
+#[test]
+fn train_explains_its_flags() {
+    let whole = "pass a whole number from 1 to 1000000000";
+    let any = "pass a whole number from 0 to 18446744073709551615";
+    let unknown = "--help lists every flag and what it takes";
+    for (words, fact, help) in [
+        ("--batch 0", "--batch is \"0\"", whole),
+        ("--accum 18446744073709551615", "--accum is \"18446744073709551615\"", whole),
+        ("--steps -1", "--steps is \"-1\"", any),
+        ("--seed 1.5", "--seed is \"1.5\"", any),
+        ("--save-every -1", "--save-every is \"-1\"", "pass a whole number from 1 to 18446744073709551615"),
+        ("--sample -5", "--sample is \"-5\"", any),
+        ("--lr -1e-3", "--lr is \"-1e-3\"", "pass a number from 0 to 1000"),
+        ("--lr NaN", "--lr is \"NaN\"", "pass a number from 0 to 1000"),
+        ("--clip -inf", "--clip is \"-inf\"", "pass a number from 0 to 1000000000"),
+        ("--beta2 1", "--beta2 is \"1\"", "pass a number from 0 to 0.999999999999"),
+        ("--bias yes", "--bias is \"yes\"", "pass true or false"),
+        ("--streams 3", "--streams is \"3\"", "pass a whole number from 1 to 2"),
+        ("--steps", "a value is required for '--steps <VALUE>' but none was supplied", unknown),
+        ("--step 3", "unexpected argument '--step' found", "is --steps meant? --help lists every flag and what it takes"),
+        ("text.txt", "unexpected argument 'text.txt' found", unknown),
+    ] {
+        let why = Args::try_parse_from(["train_gpt"].into_iter().chain(words.split(' '))).unwrap_err();
+        assert_eq!(flags_in_words(&why), format!("{fact}\nhelp: {help}"), "{words}");
+    }
+    let args = Args::try_parse_from(["train_gpt", "--n-head", "3"]).unwrap();
+    let text = "--n-head 3 does not divide --n-embd 128\nhelp: pass a width that is a multiple of the heads";
+    assert_eq!(in_words(&args.check().unwrap_err()), text);
+    // A checkpoint that somebody has edited.
+    let mut lines = Settings::default().to_lines();
+    lines.insert("lr".into(), "-1".into());
+    let text = in_words(&Settings::from_lines(&lines).unwrap().check().unwrap_err());
+    assert_eq!(text, "--lr is -1\nhelp: pass a number from 0 to 1000");
+    assert_eq!(example::program(["train_gpt", "--steps", "-1"].map(Into::into)), 2);
 }
 
 #[test]
