@@ -206,6 +206,27 @@ fn train_explains_its_flags() {
     assert_eq!(example::program(["train_gpt", "--steps", "-1"].map(Into::into)), 2);
 }
 
+/// Every Rust file and every shader is in the default text, once.
+#[test]
+fn train_reads_the_crates_own_sources_by_default() {
+    fn len(folder: &Path, text: &str) -> usize {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: PathBuf| match path.extension().and_then(|kind| kind.to_str()) {
+            Some("rs" | "wgsl") => {
+                let file = std::fs::read_to_string(&path).unwrap();
+                assert!(text.contains(&file), "{} is missing", path.display());
+                file.len()
+            }
+            _ if path.is_dir() => len(&path, text),
+            _ => 0,
+        };
+        entries.map(of).sum()
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = example::corpus::Corpus::sources().text;
+    assert_eq!(len(&root.join("src"), &text) + len(&root.join("shaders"), &text), text.len());
+}
+
 #[test]
 fn train_help_lists_every_setting_with_its_default() {
     let help = Args::command().render_long_help().to_string();
