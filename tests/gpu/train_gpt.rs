@@ -93,6 +93,22 @@ fn train_resumes_with_the_same_bits() {
     }
 }
 
+/// The kernels' forms depend on sizes, so the same is asked of the sizes that people train with.
+#[test]
+fn train_at_its_default_sizes_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    text(folder.path());
+    let run = |words: &str| {
+        let args = plain_args(folder.path(), &format!("--text text.txt --quiet --val-batches 1 {words}"));
+        run(args).unwrap_or_else(|why| panic!("{}", in_words(&why)))
+    };
+    let whole = bits(&run("--steps 5").losses);
+    assert_eq!(bits(&run("--steps 5 --streams 1").losses), whole);
+    let half = run("--steps 5 --stop-after 3 --save half.safetensors");
+    assert_eq!(bits(&half.losses), whole[..3]);
+    assert_eq!(bits(&run("--resume half.safetensors").losses), whole[3..]);
+}
+
 #[test]
 fn train_samples_a_checkpoint_without_its_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -248,15 +264,15 @@ fn train_help_lists_every_setting_with_its_default() {
 #[test]
 fn train_writes_its_summary() {
     let folder = tempfile::tempdir().unwrap();
-    let summary = train(folder.path(), "--steps 20 --json summary.json");
+    let summary = train(folder.path(), "--steps 40 --json summary.json");
     let text = std::fs::read_to_string(folder.path().join("summary.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["losses"].as_array().unwrap().len(), 20);
+    assert_eq!(json["losses"].as_array().unwrap().len(), 40);
     for key in ["val_loss", "first_loss_ms", "median_step_ms", "tokens_per_s", "allocated_peak", "reserved_peak"] {
         assert!(json[key].as_f64().unwrap() > 0.0, "{key}");
     }
     assert_eq!(json["driver_allocations_after_step_3"], 0, "steady memory");
-    assert!(json["bind_group_hit_rate"].is_number(), "{text}");
+    assert!(json["bind_group_hit_rate"].as_f64().unwrap() >= 0.99, "{text}");
     assert!(json["host_syncs"].is_u64());
     for key in ["name", "backend", "driver"] {
         assert!(!json["adapter"][key].as_str().unwrap().is_empty(), "{key}");
