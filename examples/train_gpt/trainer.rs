@@ -165,7 +165,7 @@ impl Trainer {
             );
         }
         let facts = Facts { settings: &self.settings, step: self.step, vocabulary: &self.vocabulary, text: &self.fingerprint };
-        checkpoint::save(place.path(), &self.model, &self.optimizer, &facts)?;
+        place.save(|path| checkpoint::save(path, &self.model, &self.optimizer, &facts))?;
         self.saved = Some(self.step);
         Ok(())
     }
@@ -176,7 +176,6 @@ impl Trainer {
         let memory = why.chain().any(|cause| matches!(cause.downcast_ref(), Some(linn::Error::OutOfMemory(_))));
         let rescued = memory && self.whole && self.step > first && self.saved != Some(self.step);
         let failed = if rescued { self.save(place).err() } else { None };
-        let path = place.path().display();
         let text = in_words(&why);
         let (fact, help) = parts(&text);
         let mut lines = fact.to_string();
@@ -184,7 +183,7 @@ impl Trainer {
             lines += &format!("\nsaving step {} failed too: {}", self.step, parts(&failed).0);
         }
         lines += &match self.saved {
-            Some(step) => format!("\nstep {step} is saved; go on from there with --resume {path}"),
+            Some(step) => format!("\nstep {step} is saved; go on from there with --resume {place}"),
             None if self.step == first => String::from("\nno step was trained, so nothing was saved"),
             None => String::from(
                 "\nnothing was saved: what was trained is lost or may be wrong; --save-every STEPS saves along the way",
