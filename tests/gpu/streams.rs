@@ -1,10 +1,11 @@
 //! Streams, events, reads: what is enqueued where, and who waits for whom.
 
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use linn::tensor::TensorRead;
 use linn::{DeviceOptions, Tensor};
 
 use crate::device::{device, open};
@@ -135,7 +136,7 @@ fn views_in_place_and_across_streams_are_ordered() {
     assert_eq!(x.to_vec::<f32>().unwrap(), expected);
 }
 
-/// Stops the queue thread in the moment a read is answered: it calls the wakers of reads, and this one waits for a word.
+/// Stops the queue thread in the moment a future is answered: it calls the wakers, and this one waits for a word.
 struct Stop {
     stopped: Sender<()>,
     go_on: Mutex<Receiver<()>>,
@@ -148,11 +149,11 @@ impl Wake for Stop {
     }
 }
 
-/// The queue stops when `read` is answered: (a message then, what makes it go on). `None`: it was answered already.
-fn stop_at(read: &mut TensorRead<f32>) -> Option<(Receiver<()>, Sender<()>)> {
+/// The queue stops when `future` is answered: (a message then, what makes it go on). `None`: it was answered already.
+fn stop_at(future: Pin<&mut impl Future>) -> Option<(Receiver<()>, Sender<()>)> {
     let ((stopped, is_stopped), (go_on, may_go_on)) = (channel(), channel());
     let waker = Waker::from(Arc::new(Stop { stopped, go_on: Mutex::new(may_go_on) }));
-    match std::pin::Pin::new(read).poll(&mut Context::from_waker(&waker)) {
+    match future.poll(&mut Context::from_waker(&waker)) {
         Poll::Pending => Some((is_stopped, go_on)),
         Poll::Ready(_) => None,
     }
@@ -165,13 +166,16 @@ fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
     let side = device.new_stream();
     let x = Tensor::ones(&device, &[64]).unwrap();
     let mut y = Tensor::zeros(&device, &[64]).unwrap();
-    let (_read, stopped, go_on) = loop {
-        let mut read = x.to_vec_async::<f32>().unwrap();
-        if let Some((stopped, go_on)) = stop_at(&mut read) {
-            break (read, stopped, go_on);
+    // What the queue thread buys on some drivers has to be there: the staging of a read.
+    x.to_vec::<f32>().unwrap();
+    let (_done, stopped, go_on) = loop {
+        x.fill_(1.0).unwrap();
+        let mut done = Box::pin(device.default_stream().synchronize_async());
+        if let Some((stopped, go_on)) = stop_at(done.as_mut()) {
+            break (done, stopped, go_on);
         }
     };
-    stopped.recv().unwrap();
+    stopped.recv_timeout(LONG).unwrap();
 
     // Longer than all submissions that can be under way beside the read's.
     let guard = side.enter();
@@ -188,9 +192,9 @@ fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
     x.fill_(3.0).unwrap();
     let mut read = x.to_vec_async::<f32>().unwrap();
     let edges = device.stats().timeline.order_edges - edges;
-    let (answered, leave) = stop_at(&mut read).expect("the queue stands still");
+    let (answered, leave) = stop_at(Pin::new(&mut read)).expect("the queue stands still");
     go_on.send(()).unwrap();
-    answered.recv().unwrap();
+    answered.recv_timeout(LONG).unwrap();
     let done = end.query();
     leave.send(()).unwrap();
 
@@ -202,6 +206,8 @@ fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
 }
 
 const CHAIN: usize = 8_000;
+/// Nothing here takes so long: a test that would hang fails.
+const LONG: Duration = Duration::from_secs(100);
 
 #[test]
 fn a_read_waits_for_its_own_command_only() {
