@@ -181,4 +181,12 @@ fn train_gives_every_run_a_name_of_its_own() {
     };
     assert!(weights("linn-gpt.safetensors") == weights("linn-gpt-3.safetensors"), "both runs saved, and saved the same");
     assert_eq!(std::fs::read(path.join("linn-gpt-2.safetensors")).unwrap(), b"a checkpoint");
+
+    // A name that the summary will have is not free.
+    let (output, _, err) = finish(start(path, &[], "--steps 3 --json linn-gpt-4.safetensors"));
+    assert!(output.status.success(), "{err}");
+    assert!(
+        std::fs::read(path.join("linn-gpt-4.safetensors")).unwrap().starts_with(b"{")
+            && weights("linn-gpt-5.safetensors").len() > 1
+    );
 }
