@@ -65,7 +65,9 @@ pub fn run(_quick: bool) -> anyhow::Result<()> {
     // All that happened: for PyTorch's memory_viz page, and as a page of our own that any browser opens.
     let snapshot = device.memory_snapshot();
     let folder = std::env::temp_dir();
-    let (json, page) = (folder.join("linn_memory.json"), folder.join("linn_memory.html"));
+    // Nobody else's files, nor those of a run beside this one.
+    let name = format!("linn_memory_{}", std::process::id());
+    let (json, page) = (folder.join(format!("{name}.json")), folder.join(format!("{name}.html")));
     std::fs::write(&json, snapshot.to_json())?;
     std::fs::write(&page, snapshot.to_html("the example 03_memory"))?;
     println!("{} events; open {}, or drop {} onto memory_viz", snapshot.trace.len(), page.display(), json.display());

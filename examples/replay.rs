@@ -4,14 +4,19 @@
 //! history as JSON (linn's `Snapshot::to_json`, or PyTorch's), plain or gzip.
 //! Without files, the synthetic workloads of `--seed` are replayed.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use linn::memory::{Bytes, Config, Policy};
 use linn::profile::replay::{Figures, Options, Workload, replay};
 use linn::profile::synthetic::{FAMILIES, generate};
+
+#[allow(clippy::duplicate_mod)] // The gpu tests include two examples that share it.
+#[path = "shared/words.rs"]
+pub mod words;
 
 /// Replays allocations on the pool of linn and says what it reserved.
 #[derive(Parser)]
@@ -62,9 +67,27 @@ enum PolicyArg {
     Pytorch,
 }
 
-fn main() -> Result<()> {
-    print!("{}", run(&Args::parse())?);
-    Ok(())
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(why) if why.use_stderr() => {
+            eprintln!("error: {}", words::flags_in_words(&why));
+            return ExitCode::from(2);
+        }
+        // What was asked for: --help.
+        Err(why) => why.exit(),
+    };
+    match run(&args) {
+        Ok(table) => {
+            // A reader that has gone away (`| head -1`) has seen enough.
+            let _ = std::io::stdout().write_all(table.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("error: {}", words::in_words(&why));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The example; returns what it prints.
@@ -130,7 +153,7 @@ fn write(folder: &Path, workloads: &[Workload]) -> Result<String> {
     for workload in workloads {
         let path = folder.join(format!("{}.workload.csv.gz", workload.name));
         let mut file = flate2::write::GzEncoder::new(std::fs::File::create(&path)?, flate2::Compression::best());
-        std::io::Write::write_all(&mut file, workload.to_text().as_bytes())?;
+        file.write_all(workload.to_text().as_bytes())?;
         file.finish()?;
         out += &format!("{}: {} rows\n", path.display(), workload.rows.len());
     }
@@ -217,7 +240,7 @@ fn one(args: &Args, workload: &Workload) -> Result<Figures> {
 
 #[cfg(not(feature = "gpu"))]
 fn on_device(_: &Args, _: &Workload, _: &Config) -> Result<Figures> {
-    bail!("--device needs the gpu feature")
+    bail!("--device needs the gpu feature\nhelp: leave --no-default-features out")
 }
 
 /// Tensors of these sizes on a device. A few bytes are copied into each when it is made and before it is dropped, so that

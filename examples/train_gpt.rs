@@ -32,6 +32,8 @@ pub mod stop;
 pub mod summary;
 #[path = "train_gpt/trainer.rs"]
 pub mod trainer;
+#[path = "shared/words.rs"]
+pub mod words;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -39,7 +41,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::Parser;
 
 pub use settings::Args;
 pub use summary::Summary;
@@ -49,14 +51,23 @@ fn main() -> ExitCode {
     ExitCode::from(program(std::env::args_os()))
 }
 
-/// The whole program; returns its exit code: 0, 1 after an error, 128 + the number of the signal that ended it early.
+/// The whole program; returns its exit code: 0, 1 after an error, 2 after one in the flags, 128 + the number of the signal that ended it early.
 pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     summary::process_started();
     let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,wgpu_hal=off,wgpu_core=error"))
         .try_init();
-    let args = Args::parse_from(arguments);
-    if let Err(fact) = args.check() {
-        Args::command().error(ErrorKind::ValueValidation, fact).exit();
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(why) if why.use_stderr() => {
+            tell(format!("error: {}", words::flags_in_words(&why)));
+            return 2;
+        }
+        // What was asked for: --help or --version.
+        Err(why) => return u8::from(why.print().is_err()),
+    };
+    if let Err(why) = args.check() {
+        tell(format!("error: {}", words::in_words(&why)));
+        return 2;
     }
     if let Err(why) = stop::watch() {
         log::warn!("signals will end the program without saving: {why}");
@@ -65,7 +76,7 @@ pub fn program(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(_) if LOST.load(Ordering::Relaxed) => 1,
         Ok(_) => stop::signal().map_or(0, |signal| 128 + signal),
         Err(why) => {
-            tell(format!("error: {why:#}"));
+            tell(format!("error: {}", words::in_words(&why)));
             1
         }
     }

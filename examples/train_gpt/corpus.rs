@@ -1,8 +1,10 @@
 //! The text to train on.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::Result;
+use include_dir::{Dir, File, include_dir};
 use linn::data::Text;
 
 /// A text.
@@ -27,23 +29,23 @@ impl Corpus {
         Ok(Corpus::new(format!("text {}", path.display()), Text::read_file(path)?))
     }
 
-    /// What this example trains on by default.
+    /// What this example trains on by default: the crate itself.
     pub fn sources() -> Corpus {
-        Corpus::new("the sources of linn".to_string(), SOURCES.concat())
+        Corpus::new("the sources of linn".to_string(), sources())
     }
 }
 
-macro_rules! sources {
-    ($($path:literal)*) => { &[$(include_str!(concat!("../../src/", $path)),)*] };
-}
+static SHADERS: Dir = include_dir!("$CARGO_MANIFEST_DIR/shaders");
+static SOURCES: Dir = include_dir!("$CARGO_MANIFEST_DIR/src");
 
-const SOURCES: &[&str] = sources! {
-    "error.rs" "dtype.rs" "ids.rs" "layout.rs"
-    "autograd/mod.rs" "autograd/backward.rs" "autograd/graph.rs" "autograd/leaf.rs" "autograd/methods.rs"
-    "autograd/mode.rs" "autograd/record.rs" "autograd/views.rs" "autograd/in_place.rs" "autograd/operators.rs"
-    "autograd/checkpoint.rs" "autograd/gradcheck.rs" "autograd/rules/binary.rs" "autograd/rules/matmul.rs"
-    "autograd/rules/unary.rs" "autograd/rules/reduce.rs" "autograd/rules/copy.rs"
-    "nn/mod.rs" "nn/gpt.rs" "nn/init.rs" "nn/linear.rs" "nn/module.rs" "nn/norm.rs" "nn/state.rs" "nn/loss.rs"
-    "optim/mod.rs" "optim/adam.rs" "optim/sgd.rs" "optim/group.rs" "optim/clip.rs" "optim/schedule.rs"
-    "data/mod.rs" "data/text.rs" "data/sampler.rs" "data/loader.rs"
-};
+/// All shaders and Rust files of the crate in the order of their paths, so that the text is the same wherever it is built.
+/// Shaders come first: the last tenth, for validation, is Rust, as most of the rest is.
+fn sources() -> String {
+    fn files(folder: &'static Dir<'static>) -> Vec<&'static File<'static>> {
+        let mut files: Vec<_> = folder.dirs().flat_map(files).chain(folder.files()).collect();
+        files.sort_by_key(|file| file.path());
+        files
+    }
+    let code = |file: &&File| matches!(file.path().extension().and_then(OsStr::to_str), Some("rs" | "wgsl"));
+    [&SHADERS, &SOURCES].into_iter().flat_map(files).filter(code).filter_map(File::contents_utf8).collect()
+}

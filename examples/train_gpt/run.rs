@@ -8,7 +8,7 @@ use linn::tensor::Tensor;
 
 use super::checkpoint::{self, Resumed};
 use super::corpus::Corpus;
-use super::place::{Place, are_apart, can_be_made};
+use super::place::{self, Place};
 use super::sample::sample;
 use super::settings::{Args, Settings};
 use super::summary::{Summary, process_started};
@@ -18,36 +18,67 @@ use super::{say, size, stop, tell};
 /// Trains as `args` say.
 pub fn run(args: Args) -> Result<Summary> {
     process_started();
-    are_apart(&args, None)?;
-    let corpus = args.text.as_deref().map(Corpus::read).transpose()?;
-    run_on(&Device::open()?, &args, corpus)
+    let prepared = Prepared::of(&args)?;
+    run_on(&Device::open()?, &args, prepared)
 }
 
-/// [`run`] on a device, with the text that the flags name.
-pub fn run_on(device: &Device, args: &Args, given: Option<Corpus>) -> Result<Summary> {
+/// What takes no device to find out, so that nobody waits for one in vain.
+pub struct Prepared {
+    /// The text that the flags name, or the default of a new run.
+    corpus: Option<Corpus>,
+    /// Its characters. A resumed run has the context of its checkpoint, so it is checked later.
+    text: Option<Text>,
+}
+
+impl Prepared {
+    pub fn of(args: &Args) -> Result<Prepared> {
+        place::check(args)?;
+        let corpus = match &args.text {
+            Some(path) => Some(Corpus::read(path)?),
+            None => args.resume.is_none().then(Corpus::sources),
+        };
+        let context = Settings::default().with(&args.given).context;
+        let new = corpus.as_ref().filter(|_| args.resume.is_none());
+        let text = new.map(|corpus| Text::new(&corpus.name, &corpus.text, context)).transpose()?;
+        Ok(Prepared { corpus, text })
+    }
+}
+
+/// [`run`] on a device.
+pub fn run_on(device: &Device, args: &Args, prepared: Prepared) -> Result<Summary> {
     let resumed = args.resume.as_ref().map(|path| checkpoint::load(device, path)).transpose()?;
     let settings = match &resumed {
         Some(resumed) => resumed.settings.resumed(&args.given, resumed.step)?,
         None => Settings::default().with(&args.given),
     };
-    settings.check().map_err(anyhow::Error::msg)?;
-    let corpus = match (given, &resumed) {
-        (Some(given), _) => Some(given),
-        (None, None) => Some(Corpus::sources()),
+    settings.check()?;
+    let corpus = match (prepared.corpus, &resumed) {
         // Training on another text than before is something to ask for.
         (None, Some(resumed)) => Some(Corpus::sources()).filter(|sources| sources.fingerprint == resumed.text),
+        (corpus, _) => corpus,
     };
     linn::ops::random::manual_seed(device, settings.seed)?;
     match (corpus, resumed) {
-        (Some(corpus), resumed) => train_on(device, args, settings, &corpus, resumed),
+        (Some(corpus), resumed) => {
+            let text = match prepared.text {
+                Some(text) => text,
+                None => Text::new(&corpus.name, &corpus.text, settings.context)?,
+            };
+            train_on(device, args, settings, (corpus, text), resumed)
+        }
         (None, Some(resumed)) => only_sample(device, args, &settings, resumed),
         (None, None) => bail!("there is no text\nhelp: pass one with --text"),
     }
 }
 
-fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, resumed: Option<Resumed>) -> Result<Summary> {
+fn train_on(
+    device: &Device,
+    args: &Args,
+    settings: Settings,
+    (corpus, text): (Corpus, Text),
+    resumed: Option<Resumed>,
+) -> Result<Summary> {
     let (name, fingerprint) = (corpus.name.as_str(), corpus.fingerprint.as_str());
-    let text = Text::new(name, &corpus.text, settings.context)?;
     if let Some(resumed) = &resumed {
         if resumed.vocabulary != text.vocabulary {
             bail!(
@@ -64,10 +95,6 @@ fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, r
     }
     // What cannot work should fail now, not after the training.
     let prompt = prompt(args, &text.vocabulary)?;
-    // (Standard output, for instance, can be written as it is.)
-    if let Some(path) = args.json.as_ref().filter(|path| !path.exists() || path.is_file() || path.is_dir()) {
-        can_be_made(path, "summary", "--json")?;
-    }
     size::check(&settings, text.vocabulary.len(), device)?;
     let mut trainer = Trainer::new(device, args, settings, (&text, name, fingerprint), resumed)?;
     if !args.quiet {
@@ -79,7 +106,7 @@ fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, r
             if args.save.is_some() {
                 let place = Place::of(args)?;
                 trainer.save(&place)?;
-                say(format!("all steps were done before; saved to {}", place.path().display()));
+                say(format!("all steps were done before; saved to {place}"));
             }
             Summary::of_adapter(device)
         }
@@ -99,7 +126,6 @@ fn train_on(device: &Device, args: &Args, settings: Settings, corpus: &Corpus, r
 /// Trains the steps that are left, and saves.
 fn train(trainer: &mut Trainer, args: &Args) -> Result<Summary> {
     let place = Place::of(args)?;
-    are_apart(args, Some(place.path()))?;
     let first = trainer.step;
     let trained = trainer.train(args, &place).map_err(|why| trainer.rescue(why, first, &place))?;
     let Settings { batch, context, accum, steps, .. } = trainer.settings;
@@ -108,12 +134,11 @@ fn train(trainer: &mut Trainer, args: &Args) -> Result<Summary> {
     if trainer.step > first && trainer.saved != Some(trainer.step) {
         trainer.save(&place)?;
     }
-    let path = place.path().display();
     match (summary.interrupted, trainer.step > first) {
-        (true, true) => say(format!("ended after step {}, saved to {path}\nhelp: go on with --resume {path}", trainer.step)),
+        (true, true) => say(format!("ended after step {}, saved to {place}\nhelp: go on with --resume {place}", trainer.step)),
         (true, false) => say("ended before the first step; nothing was saved"),
         (false, _) if args.quiet => {}
-        (false, _) => say(format!("saved to {path}")),
+        (false, _) => say(format!("saved to {place}")),
     }
     Ok(summary)
 }

@@ -1,15 +1,20 @@
 //! Flags. A setting that is not given comes from the resumed checkpoint, else from its default.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use linn::nn::GptConfig;
 use linn::optim::WarmupCosine;
 
-/// One list for the settings, their defaults, their flags and their lines in a checkpoint.
+use super::words::Takes;
+
+/// One list for the settings, their defaults, what they may be, their flags and their lines in a checkpoint.
 macro_rules! settings {
-    ($(#[doc = $doc:literal] $name:ident: $type:ty = $default:literal;)*) => {
+    ($(#[doc = $doc:literal] $name:ident: $type:ty = $default:literal, $range:expr;)*) => {
         /// Every setting that a run depends on.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Settings { $(#[doc = $doc] pub $name: $type,)* }
@@ -17,7 +22,13 @@ macro_rules! settings {
         /// The settings given as flags.
         #[derive(Clone, Debug, Default, clap::Args)]
         pub struct Given { $(
-            #[arg(long, value_name = "VALUE", help = concat!($doc, " [default: ", stringify!($default), "]").trim_start())]
+            #[arg(
+                long,
+                value_name = "VALUE",
+                help = concat!($doc, " [default: ", stringify!($default), "]").trim_start(),
+                value_parser = |text: &str| value(text, &($range)),
+                allow_hyphen_values = true
+            )]
             pub $name: Option<$type>,
         )* }
 
@@ -42,49 +53,67 @@ macro_rules! settings {
             pub fn from_lines(lines: &BTreeMap<String, String>) -> Result<Settings> {
                 Ok(Settings { $($name: parsed(lines, stringify!($name))?,)* })
             }
+
+            /// What is wrong with these settings.
+            pub fn check(&self) -> Result<()> {
+                $(ensure!(
+                    ($range).contains(&self.$name),
+                    "--{} is {}\nhelp: pass {}",
+                    stringify!($name).replace('_', "-"),
+                    self.$name,
+                    takes(&($range))
+                );)*
+                ensure!(
+                    self.n_embd.is_multiple_of(self.n_head),
+                    "--n-head {} does not divide --n-embd {}\nhelp: pass a width that is a multiple of the heads",
+                    self.n_head,
+                    self.n_embd
+                );
+                Ok(())
+            }
         }
     };
 }
 
 settings! {
     /// Blocks of the model
-    n_layer: usize = 4;
+    n_layer: usize = 4, 1..=MOST;
     /// Attention heads; must divide n-embd
-    n_head: usize = 4;
+    n_head: usize = 4, 1..=MOST;
     /// Width of the model
-    n_embd: usize = 128;
+    n_embd: usize = 128, 1..=MOST;
     /// Characters that the model sees at once
-    context: usize = 64;
+    context: usize = 64, 1..=MOST;
     /// Biases in linear layers and layer norms
-    bias: bool = false;
+    bias: bool = false, false..=true;
     /// Output weights are the embedding's
-    tied: bool = true;
+    tied: bool = true, false..=true;
     /// Samples per batch
-    batch: usize = 12;
+    batch: usize = 12, 1..=MOST;
     /// Batches whose gradients are added up for one step
-    accum: usize = 1;
+    accum: usize = 1, 1..=MOST;
     /// Training steps
-    steps: u64 = 500;
+    steps: u64 = 500, 0..=u64::MAX;
     /// Highest learning rate
-    lr: f64 = 1e-3;
+    lr: f64 = 1e-3, 0.0..=1e3;
     /// Learning rate at the end, as a share of lr
-    lr_floor: f64 = 0.1;
+    lr_floor: f64 = 0.1, 0.0..=1.0;
     /// Steps over which the learning rate rises
-    warmup: u64 = 50;
+    warmup: u64 = 50, 0..=u64::MAX;
     /// AdamW's first decay rate
-    beta1: f64 = 0.9;
+    beta1: f64 = 0.9, 0.0..=1.0 - 1e-12;
     /// AdamW's second decay rate
-    beta2: f64 = 0.99;
+    beta2: f64 = 0.99, 0.0..=1.0 - 1e-12;
     /// AdamW's eps
-    eps: f64 = 1e-8;
+    eps: f64 = 1e-8, 1e-30..=1.0;
     /// Weight decay of matrices
-    weight_decay: f64 = 0.1;
+    weight_decay: f64 = 0.1, 0.0..=1e3;
     /// Largest norm of the gradients; 0 turns clipping off
-    clip: f64 = 1.0;
+    clip: f64 = 1.0, 0.0..=1e9;
     /// Seed of initial values, batches and samples
-    seed: u64 = 1337;
+    seed: u64 = 1337, 0..=u64::MAX;
     /// Batches that the validation loss is the mean of
-    val_batches: usize = 20;
+    val_batches: usize = 20, 1..=MOST;
 }
 
 /// Trains a character-level GPT on a text.
@@ -110,22 +139,22 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Saves every so many steps too
-    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "STEPS", value_parser = |text: &str| value(text, &(1..=u64::MAX)), allow_hyphen_values = true)]
     pub save_every: Option<u64>,
     /// Characters to sample at the end [default: 200, with --quiet 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| value(text, &(0..=usize::MAX)), allow_hyphen_values = true)]
     pub sample: Option<usize>,
     /// Text that the sample goes on from [default: a new line, where the text has any]
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
     /// 2 uploads batches on a stream of their own, 1 does everything on one; the losses are the same
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[arg(long, default_value_t = 2, value_parser = |text: &str| value(text, &(1u8..=2)), allow_hyphen_values = true)]
     pub streams: u8,
     /// Writes a summary for scripts
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Ends after so many steps of this run, as Ctrl-C does
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = |text: &str| value(text, &(0..=u64::MAX)), allow_hyphen_values = true)]
     pub stop_after: Option<u64>,
     /// Prints no progress and no report, only what was asked for and what went wrong
     #[arg(long)]
@@ -136,48 +165,12 @@ pub struct Args {
 
 impl Args {
     /// What is wrong with the flags themselves. Those of a resumed run can only be checked with its checkpoint.
-    pub fn check(&self) -> std::result::Result<(), String> {
+    pub fn check(&self) -> Result<()> {
         if self.resume.is_some() { Ok(()) } else { Settings::default().with(&self.given).check() }
     }
 }
 
 impl Settings {
-    /// What is wrong with these settings.
-    pub fn check(&self) -> std::result::Result<(), String> {
-        let counts = [
-            ("n-layer", self.n_layer),
-            ("n-head", self.n_head),
-            ("n-embd", self.n_embd),
-            ("context", self.context),
-            ("batch", self.batch),
-            ("accum", self.accum),
-            ("val-batches", self.val_batches),
-        ];
-        for (flag, count) in counts {
-            if !(1..=MOST).contains(&count) {
-                return Err(format!("--{flag} is {count}, it must be at least 1 and at most {MOST}"));
-            }
-        }
-        if !self.n_embd.is_multiple_of(self.n_head) {
-            return Err(format!("--n-head {} does not divide --n-embd {}", self.n_head, self.n_embd));
-        }
-        let ranges = [
-            ("lr", self.lr, 0.0..=1e3),
-            ("lr-floor", self.lr_floor, 0.0..=1.0),
-            ("beta1", self.beta1, 0.0..=1.0 - 1e-12),
-            ("beta2", self.beta2, 0.0..=1.0 - 1e-12),
-            ("eps", self.eps, 1e-30..=1.0),
-            ("weight-decay", self.weight_decay, 0.0..=1e3),
-            ("clip", self.clip, 0.0..=1e9),
-        ];
-        for (flag, value, range) in ranges {
-            if !range.contains(&value) {
-                return Err(format!("--{flag} is {value}, it must lie between {} and {}", range.start(), range.end()));
-            }
-        }
-        Ok(())
-    }
-
     /// The model's sizes for a vocabulary of `vocab_size` characters.
     pub fn model(&self, vocab_size: usize) -> GptConfig {
         let Settings { n_layer, n_head, n_embd, context, bias, tied, .. } = *self;
@@ -225,13 +218,45 @@ impl Settings {
 /// Flags that the tensors of a checkpoint depend on.
 const SIZES: [&str; 6] = ["n-layer", "n-head", "n-embd", "context", "bias", "tied"];
 
+/// The types of flags, and how their values are called.
+trait Value: FromStr + PartialOrd + Display {
+    const NAME: &'static str;
+}
+
+impl Value for usize {
+    const NAME: &'static str = "a whole number";
+}
+impl Value for u64 {
+    const NAME: &'static str = "a whole number";
+}
+impl Value for u8 {
+    const NAME: &'static str = "a whole number";
+}
+impl Value for f64 {
+    const NAME: &'static str = "a number";
+}
+impl Value for bool {
+    const NAME: &'static str = "true or false";
+}
+
+/// What a flag takes, in words.
+fn takes<T: Value>(range: &RangeInclusive<T>) -> Takes {
+    let (least, most) = (range.start().to_string(), range.end().to_string());
+    Takes(match (least.as_str(), most.as_str()) {
+        ("false", _) => T::NAME.into(),
+        _ => format!("{} from {least} to {most}", T::NAME),
+    })
+}
+
+/// The value of a flag. Flags take what starts with a hyphen, so that -1 is a wrong value and no unknown flag.
+fn value<T: Value>(text: &str, range: &RangeInclusive<T>) -> std::result::Result<T, Takes> {
+    text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| takes(range))
+}
+
 /// More than any machine can do; products of a few stay far from overflow.
 const MOST: usize = 1_000_000_000;
 
-fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
-    lines: &BTreeMap<String, String>,
-    name: &str,
-) -> Result<T> {
+fn parsed<T: FromStr<Err: std::error::Error + Send + Sync + 'static>>(lines: &BTreeMap<String, String>, name: &str) -> Result<T> {
     let line = lines
         .get(name)
         .with_context(|| format!("the checkpoint has no setting {name}\nhelp: it was not saved by this program"))?;

@@ -119,8 +119,9 @@ impl Summary {
             "adapter": { "name": name, "backend": backend, "driver": driver },
         });
         let text = format!("{json:#}\n");
-        std::fs::write(path, text)
-            .with_context(|| format!("cannot write {}\nhelp: check the folder and its permissions", path.display()))
+        std::fs::write(path, text).with_context(|| {
+            format!("cannot write {}\nhelp: check the folder, its permissions and the free space", path.display())
+        })
     }
 }
 

@@ -18,6 +18,7 @@ use super::progress::Progress;
 use super::settings::{Args, Settings};
 use super::stop;
 use super::summary::{Early, groups_bound};
+use super::words::{in_words, parts};
 
 /// Everything that a training step touches, and what a checkpoint keeps.
 pub struct Trainer {
@@ -114,7 +115,7 @@ impl Trainer {
                 if !matches!(why.downcast_ref(), Some(linn::Error::File { .. })) {
                     return Err(why);
                 }
-                log::warn!("step {} was not saved: {why:#}", self.step);
+                log::warn!("step {} was not saved: {}", self.step, in_words(&why));
             }
         }
         let collected = losses.finish()?;
@@ -164,7 +165,7 @@ impl Trainer {
             );
         }
         let facts = Facts { settings: &self.settings, step: self.step, vocabulary: &self.vocabulary, text: &self.fingerprint };
-        checkpoint::save(place.path(), &self.model, &self.optimizer, &facts)?;
+        place.save(|path| checkpoint::save(path, &self.model, &self.optimizer, &facts))?;
         self.saved = Some(self.step);
         Ok(())
     }
@@ -175,19 +176,21 @@ impl Trainer {
         let memory = why.chain().any(|cause| matches!(cause.downcast_ref(), Some(linn::Error::OutOfMemory(_))));
         let rescued = memory && self.whole && self.step > first && self.saved != Some(self.step);
         let failed = if rescued { self.save(place).err() } else { None };
-        let path = place.path().display();
-        let mut text = format!("{why:#}");
-        if let Some(failed) = failed {
-            text += &format!("\nsaving step {} failed too: {failed:#}", self.step);
+        let text = in_words(&why);
+        let (fact, help) = parts(&text);
+        let mut lines = fact.to_string();
+        if let Some(failed) = failed.map(|failed| in_words(&failed)) {
+            lines += &format!("\nsaving step {} failed too: {}", self.step, parts(&failed).0);
         }
-        text += &match self.saved {
-            Some(step) => format!("\nstep {step} is saved; go on from there with --resume {path}"),
+        lines += &match self.saved {
+            Some(step) => format!("\nstep {step} is saved; go on from there with --resume {place}"),
             None if self.step == first => String::from("\nno step was trained, so nothing was saved"),
             None => String::from(
                 "\nnothing was saved: what was trained is lost or may be wrong; --save-every STEPS saves along the way",
             ),
         };
-        anyhow::Error::msg(text)
+        lines += &help.map_or(String::new(), |help| format!("\nhelp: {help}"));
+        anyhow::Error::msg(lines)
     }
 
     /// Mean loss over the validation batches; `None` where a signal asked to end meanwhile.

@@ -51,8 +51,9 @@ impl Config {
     pub fn apply(&mut self, settings: &str) -> Result<()> {
         let pairs = pairs(settings)?;
         let last = |name: &str| pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        if let Some((key, value)) = pairs.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
-            return Err(bad(key, value, &format!("the keys are {}", KEYS.join(", "))));
+        if let Some((key, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
+            let help = format!("the keys are {}", KEYS.join(", "));
+            return Err(Error::argument("memory settings", format!("there is no key {key:?}"), help));
         }
         let defaults = Config::default();
         let mut new = Config {

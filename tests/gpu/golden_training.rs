@@ -1,6 +1,6 @@
 //! Training runs and optimizer steps as PyTorch computed them (tests/support/golden; `LINN_GOLDEN_TRAINING=DIR` for others).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use linn::Tensor;
@@ -13,6 +13,22 @@ use crate::device::device;
 
 /// Optimizers that linn does not have yet: listed by name, never passed in silence.
 const OPEN: [&str; 4] = ["RMSprop", "Adagrad", "Adafactor", "NAdam"];
+
+/// Optimizers that our own golden values have to compare.
+const COMPARED: [&str; 6] = ["AMSGrad", "Adam", "AdamW", "Nesterov", "SGD", "momentum"];
+
+/// The optimizer by the name in [`COMPARED`].
+fn variant(settings: &Value) -> &'static str {
+    let on = |key: &str| settings[key].as_bool().unwrap_or(false) || settings[key].as_f64().is_some_and(|value| value != 0.0);
+    match settings["optimizer"].as_str().unwrap() {
+        "SGD" if on("nesterov") => "Nesterov",
+        "SGD" if on("momentum") => "momentum",
+        "SGD" => "SGD",
+        _ if on("amsgrad") => "AMSGrad",
+        "Adam" => "Adam",
+        _ => "AdamW",
+    }
+}
 
 fn folder() -> PathBuf {
     match std::env::var_os("LINN_GOLDEN_TRAINING") {
@@ -127,7 +143,7 @@ fn gpt(name: &str, c: &Value) {
 
 #[test]
 fn golden_training_optimizers() {
-    let mut open = Vec::new();
+    let (mut open, mut compared) = (Vec::new(), BTreeSet::new());
     for (name, settings) in runs("optim_") {
         let golden = file(&name);
         let params: Vec<(String, Tensor)> = (0..)
@@ -154,6 +170,10 @@ fn golden_training_optimizers() {
             }
         }
         println!("{name}: within {worst:.1e}");
+        compared.insert(variant(&settings));
+    }
+    if std::env::var_os("LINN_GOLDEN_TRAINING").is_none() {
+        assert_eq!(compared, BTreeSet::from(COMPARED), "optimizers that were compared");
     }
     println!("open, not compared: {}", open.join(", "));
 }

@@ -1,8 +1,14 @@
 //! Streams, events, reads: what is enqueued where, and who waits for whom.
 
-use linn::Tensor;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use crate::device::device;
+use linn::{DeviceOptions, Tensor};
+
+use crate::device::{device, open};
 
 #[test]
 fn a_slice_comes_back() {
@@ -128,4 +134,87 @@ fn views_in_place_and_across_streams_are_ordered() {
     }
     let expected: Vec<f32> = (0..8).flat_map(|row| vec![row as f32; 64]).collect();
     assert_eq!(x.to_vec::<f32>().unwrap(), expected);
+}
+
+/// Stops the queue thread in the moment a future is answered: it calls the wakers, and this one waits for a word.
+struct Stop {
+    stopped: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Wake for Stop {
+    fn wake(self: Arc<Self>) {
+        let _ = self.stopped.send(());
+        let _ = self.go_on.lock().unwrap().recv();
+    }
+}
+
+/// The queue stops when `future` is answered: (a message then, what makes it go on). `None`: it was answered already.
+fn stop_at(future: Pin<&mut impl Future>) -> Option<(Receiver<()>, Sender<()>)> {
+    let ((stopped, is_stopped), (go_on, may_go_on)) = (channel(), channel());
+    let waker = Waker::from(Arc::new(Stop { stopped, go_on: Mutex::new(may_go_on) }));
+    match future.poll(&mut Context::from_waker(&waker)) {
+        Poll::Pending => Some((is_stopped, go_on)),
+        Poll::Ready(_) => None,
+    }
+}
+
+/// A chain on one stream and a read on another are enqueued while the queue stands still, and it stops again in the moment
+/// the read is answered. Was the chain done by then, and how many order edges did the read get?
+fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
+    let device = open(DeviceOptions::default());
+    let side = device.new_stream();
+    let x = Tensor::ones(&device, &[64]).unwrap();
+    let mut y = Tensor::zeros(&device, &[64]).unwrap();
+    // What the queue thread buys on some drivers has to be there: the staging of a read.
+    x.to_vec::<f32>().unwrap();
+    let (_done, stopped, go_on) = loop {
+        x.fill_(1.0).unwrap();
+        let mut done = Box::pin(device.default_stream().synchronize_async());
+        if let Some((stopped, go_on)) = stop_at(done.as_mut()) {
+            break (done, stopped, go_on);
+        }
+    };
+    stopped.recv_timeout(LONG).unwrap();
+
+    // Longer than all submissions that can be under way beside the read's.
+    let guard = side.enter();
+    for _ in 0..CHAIN {
+        y = (&y + 1.0).unwrap();
+    }
+    drop(guard);
+    let end = side.record_event();
+    assert!(!end.query() && !side.query(), "nothing of the chain has been submitted");
+    let edges = device.stats().timeline.order_edges;
+    if read_waits {
+        device.default_stream().wait_event(&end).unwrap();
+    }
+    x.fill_(3.0).unwrap();
+    let mut read = x.to_vec_async::<f32>().unwrap();
+    let edges = device.stats().timeline.order_edges - edges;
+    let (answered, leave) = stop_at(Pin::new(&mut read)).expect("the queue stands still");
+    go_on.send(()).unwrap();
+    answered.recv_timeout(LONG).unwrap();
+    let done = end.query();
+    leave.send(()).unwrap();
+
+    assert_eq!(read.wait().unwrap(), vec![3.0; 64]);
+    end.synchronize().unwrap();
+    assert!(end.query() && side.query());
+    assert_eq!(y.to_vec::<f32>().unwrap(), vec![CHAIN as f32; 64]);
+    (done, edges)
+}
+
+const CHAIN: usize = 8_000;
+/// Nothing here takes so long: a test that would hang fails.
+const LONG: Duration = Duration::from_secs(100);
+
+#[test]
+fn a_read_waits_for_its_own_command_only() {
+    assert_eq!(chain_beside_a_read(false), (false, 0));
+}
+
+#[test]
+fn a_stream_that_waits_for_an_event_comes_after_it() {
+    assert_eq!(chain_beside_a_read(true), (true, 1));
 }

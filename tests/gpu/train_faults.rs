@@ -10,11 +10,12 @@ use crate::device::{device, open};
 use crate::train_gpt::example::corpus::Corpus;
 use crate::train_gpt::example::losses::Losses;
 use crate::train_gpt::example::place::Place;
-use crate::train_gpt::example::run::{run, run_on};
+use crate::train_gpt::example::run::{Prepared, run, run_on};
 use crate::train_gpt::example::settings::{Args, Settings};
 use crate::train_gpt::example::size;
 use crate::train_gpt::example::trainer::Trainer;
-use crate::train_gpt::{args, bits};
+use crate::train_gpt::example::words::in_words;
+use crate::train_gpt::{args, bits, failure};
 
 fn with_limit(bytes: u64) -> Device {
     let mut options = DeviceOptions::default();
@@ -65,21 +66,20 @@ fn train_saves_nothing_that_may_be_wrong() {
     let place = Place::of(&args).unwrap();
     let lost = || anyhow::Error::from(linn::Error::DeviceLost { fact: "unplugged".into() });
     let text = trainer.rescue(lost(), 0, &place).to_string();
-    assert!(text.contains("unplugged") && text.ends_with("no step was trained, so nothing was saved"), "{text}");
+    assert!(text.contains("unplugged\nno step was trained, so nothing was saved\nhelp: open a new device"), "{text}");
     drop(trainer.step().unwrap().wait().unwrap());
     let text = trainer.rescue(lost(), 0, &place).to_string();
-    assert!(text.contains("\nnothing was saved: ") && !place.path().exists(), "{text}");
+    assert!(text.contains("\nnothing was saved: ") && !place.path().unwrap().exists(), "{text}");
     trainer.save(&place).unwrap();
-    let kept = std::fs::read(place.path()).unwrap();
+    let kept = std::fs::read(place.path().unwrap()).unwrap();
     drop(trainer.step().unwrap().wait().unwrap());
     let text = trainer.rescue(lost(), 0, &place).to_string();
     assert!(text.contains("\nstep 1 is saved; go on from there"), "{text}");
-    assert_eq!(std::fs::read(place.path()).unwrap(), kept);
+    assert_eq!(std::fs::read(place.path().unwrap()).unwrap(), kept);
     // Memory that ends before the first step.
     let device = with_limit(1 << 20);
-    let path = args.text.as_deref().unwrap();
     let tight = crate::train_gpt::args(folder.path(), "--steps 8 --save none.safetensors --batch 64");
-    let text = format!("{:#}", run_on(&device, &tight, Some(Corpus::read(path).unwrap())).unwrap_err());
+    let text = format!("{:#}", run_on(&device, &tight, Prepared::of(&tight).unwrap()).unwrap_err());
     assert!(text.contains("memory") && !folder.path().join("none.safetensors").exists(), "{text}");
 }
 
@@ -93,7 +93,7 @@ fn train_saves_no_step_after_one_that_failed() {
     let place = Place::of(&args).unwrap();
     (0..3).for_each(|_| drop(trainer.step().unwrap().wait().unwrap()));
     trainer.save(&place).unwrap();
-    let kept = std::fs::read(place.path()).unwrap();
+    let kept = std::fs::read(place.path().unwrap()).unwrap();
     device.refuse_driver_calls(0, 4);
     let told = trainer.step().map_err(|why| why.to_string()).and_then(|read| read.wait().map_err(|why| why.to_string()));
     let synchronized = device.synchronize();
@@ -107,17 +107,17 @@ fn train_saves_no_step_after_one_that_failed() {
     let why = Tensor::empty(&device, &[1 << 28], DType::F32).unwrap_err();
     let text = trainer.rescue(why.into(), 0, &place).to_string();
     assert!(
-        text.contains("failed too: an earlier step failed") && text.contains("\nstep 3 is saved; go on from there"),
+        text.contains("failed too: an earlier step failed") && text.contains("\nstep 3 is saved; go on from there with --resume"),
         "{text}"
     );
-    assert_eq!(std::fs::read(place.path()).unwrap(), kept);
+    assert_eq!(std::fs::read(place.path().unwrap()).unwrap(), kept);
 }
 
 /// What is written is never what is read, and what cannot be written is said at once.
 #[test]
 fn train_replaces_nothing_that_it_needs() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |words: &str| format!("{:#}", run(args(folder.path(), words)).unwrap_err());
+    let error = |words: &str| failure(args(folder.path(), words));
     std::fs::create_dir(folder.path().join("out")).unwrap();
     let text = args(folder.path(), "").text.unwrap();
     let before = std::fs::read(&text).unwrap();
@@ -127,7 +127,8 @@ fn train_replaces_nothing_that_it_needs() {
         (String::from("--save a.safetensors --json out/../a.safetensors"), "is the file of --save, which would be lost"),
         (String::from("--save out/"), "folder"),
         (String::from("--save none/"), "names a folder, not a file"),
-        (format!("--save {}", "n".repeat(251)), "no checkpoint can be written"),
+        // The cause is a fact too, and stands before the help.
+        (format!("--save {}", "n".repeat(251)), ")\nhelp: check its permissions"),
     ] {
         let why = error(&format!("--steps 2 {flags}"));
         assert!(why.contains(what) && why.contains("\nhelp: "), "{flags}: {why}");
@@ -145,10 +146,41 @@ fn train_replaces_nothing_that_it_needs() {
     }
 }
 
+/// Nobody waits for a device, or trains, to hear that a file is wrong.
+#[test]
+fn train_looks_at_its_files_before_it_opens_a_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = |args: &Args| in_words(&Prepared::of(args).err().expect("an error"));
+    std::fs::write(folder.path().join("short.txt"), "short").unwrap();
+    std::fs::write(folder.path().join("latin.txt"), b"caf\xe9").unwrap();
+    for (words, what) in [
+        ("--json none/summary.json", "none is no folder, so no summary can be saved there\nhelp: "),
+        ("--save none/a.safetensors", "none is no folder, so no checkpoint can be saved there\nhelp: "),
+        ("--text none.txt", "cannot read text "),
+        ("--text short.txt", "is too short: 5 characters"),
+        ("--text latin.txt", "is not UTF-8"),
+    ] {
+        let why = error(&args(folder.path(), words));
+        assert!(why.contains(what), "{words}: {why}");
+    }
+    if cfg!(target_os = "linux") {
+        let why = error(&args(folder.path(), "--json /dev/full"));
+        assert!(why.contains("no summary can be written to /dev/full: No space left on device"), "{why}");
+    }
+    let json = folder.path().join("kept.json");
+    std::fs::write(&json, "older figures").unwrap();
+    Prepared::of(&args(folder.path(), "--json kept.json --save a.safetensors")).unwrap();
+    Prepared::of(&args(folder.path(), "--json new.json --save a.safetensors")).unwrap();
+    assert_eq!(std::fs::read(&json).unwrap(), b"older figures");
+    let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["kept.json", "latin.txt", "short.txt", "text.txt"], "trials leave nothing");
+}
+
 #[test]
 fn train_refuses_sizes_that_cannot_fit() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |words: &str| format!("{:#}", run(args(folder.path(), words)).unwrap_err());
+    let error = |words: &str| failure(args(folder.path(), words));
     for (words, what) in [
         ("--n-embd 1000000", "the weights of a layer would take 14.6 TiB, "),
         ("--batch 1000000000", "the batch would take 59.6 GiB, "),
@@ -157,11 +189,10 @@ fn train_refuses_sizes_that_cannot_fit() {
         let why = error(words);
         assert!(why.contains(what) && why.contains("\nhelp: pass a smaller "), "{words}: {why}");
     }
-    assert!(error("--context 18446744073709551615").contains("at most"));
     assert!(error("--context 1000000000").contains("too short"));
     let device = with_limit(64 << 20);
     let many = args(folder.path(), "--n-layer 100000");
-    let why = format!("{:#}", run_on(&device, &many, None).unwrap_err());
+    let why = format!("{:#}", run_on(&device, &many, Prepared::of(&many).unwrap()).unwrap_err());
     assert!(why.contains("needs 11.1 GiB or more, the memory limit is 64.0 MiB\nhelp: pass smaller settings"), "{why}");
     assert_eq!(device.memory_reserved(), 0, "nothing was built");
 }
@@ -173,8 +204,7 @@ fn train_needs_about_what_was_estimated() {
     let more = "--n-layer 2 --n-head 4 --n-embd 128 --context 64 --batch 12 --steps 4 --val-batches 1";
     let args = args(folder.path(), more);
     let device = open(DeviceOptions::default());
-    let corpus = Corpus::read(args.text.as_deref().unwrap()).unwrap();
-    let summary = run_on(&device, &args, Some(corpus)).unwrap();
+    let summary = run_on(&device, &args, Prepared::of(&args).unwrap()).unwrap();
     let needed = size::needed(&Settings::default().with(&args.given), 28);
     let peak = summary.allocated_peak as f64;
     assert!(needed <= peak && peak <= 2.0 * needed, "estimated {needed}, peak {peak}");

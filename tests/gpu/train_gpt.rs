@@ -9,6 +9,7 @@ pub mod example;
 
 use example::run::run;
 use example::settings::Settings;
+use example::words::{flags_in_words, in_words, parts};
 use example::{Args, Summary};
 
 pub const SMALL: &str = "--n-layer 2 --n-head 2 --n-embd 16 --context 16 --batch 4 --warmup 3 --val-batches 2 --sample 8 --quiet";
@@ -48,8 +49,12 @@ fn error(folder: &Path, more: &str) -> String {
     failure(args(folder, more))
 }
 
-fn failure(args: Args) -> String {
-    format!("{:#}", run(args).expect_err("an error"))
+/// What the program prints behind `error: `: facts, then one line of help.
+pub fn failure(args: Args) -> String {
+    let text = in_words(&run(args).expect_err("an error"));
+    let (fact, help) = parts(&text);
+    assert!(help.is_some_and(|help| !help.contains('\n')) && !fact.contains("help:"), "{text}");
+    text
 }
 
 pub fn bits(losses: &[f32]) -> Vec<u32> {
@@ -88,6 +93,24 @@ fn train_resumes_with_the_same_bits() {
     }
 }
 
+/// The kernels' forms depend on sizes, so the same is asked of the width and context that people train with.
+#[test]
+fn train_at_its_default_width_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    text(folder.path());
+    let run = |words: &str| {
+        // One layer and few rows: the software drivers of CI take a second for a step of the whole model.
+        let sizes = " --n-layer 1 --batch 4";
+        let args = plain_args(folder.path(), &format!("--text text.txt --quiet --val-batches 1 {words}{sizes}"));
+        run(args).unwrap_or_else(|why| panic!("{}", in_words(&why)))
+    };
+    let whole = bits(&run("--steps 4").losses);
+    assert_eq!(bits(&run("--steps 4 --streams 1").losses), whole);
+    let half = run("--steps 4 --stop-after 2 --save half.safetensors");
+    assert_eq!(bits(&half.losses), whole[..2]);
+    assert_eq!(bits(&run("--resume half.safetensors").losses), whole[2..]);
+}
+
 #[test]
 fn train_samples_a_checkpoint_without_its_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +139,7 @@ fn train_goes_on_with_the_settings_of_the_checkpoint() {
     // 3 does not divide the default width of 128: the flag is compared with the checkpoint, not with defaults.
     train(path, "--n-head 3 --n-embd 24 --steps 2 --save odd.safetensors");
     let agreeing = args(path, "--resume odd.safetensors --n-head 3 --steps 4");
-    assert_eq!(agreeing.check(), Ok(()));
+    agreeing.check().unwrap();
     assert_eq!(run(agreeing).unwrap().losses.len(), 2);
     let why = error(path, "--resume odd.safetensors --n-layer 4");
     assert!(why.contains("--n-layer 4 contradicts the checkpoint, whose model has n-layer 2\nhelp: leave the flag out"), "{why}");
@@ -126,7 +149,6 @@ fn train_goes_on_with_the_settings_of_the_checkpoint() {
     assert!(
         error(path, "--resume odd.safetensors --steps 1").contains("--steps 1 contradicts the checkpoint, which has 2 steps")
     );
-    assert!(error(path, "--resume odd.safetensors --batch 0").contains("--batch is 0"));
     let saved = Settings { lr: 0.5, ..Settings::default() };
     let changes = Settings::default().changes(&saved);
     assert_eq!(changes, ["--lr is 0.001, the checkpoint was trained with 0.5"]);
@@ -162,10 +184,65 @@ fn train_explains_what_is_wrong() {
     assert!(error(path, "").contains("too short"));
     std::fs::write(path.join("text.txt"), b"\xff\xfe".repeat(1000)).unwrap();
     assert!(error(path, "").contains("not UTF-8"));
-    assert!(args(path, "--n-head 3").check().unwrap_err().contains("does not divide"));
-    assert!(args(path, "--batch 0").check().unwrap_err().contains("at least 1"));
-    assert!(args(path, "--accum 18446744073709551615").check().unwrap_err().contains("at most"));
     assert_eq!(std::fs::read(path.join("one.safetensors")).unwrap(), whole, "no error touched the checkpoint");
+}
+
+/// Every flag that is wrong: one line that names it, one that says what it takes.
+#[test]
+fn train_explains_its_flags() {
+    let whole = "pass a whole number from 1 to 1000000000";
+    let any = "pass a whole number from 0 to 18446744073709551615";
+    let unknown = "--help lists every flag and what it takes";
+    for (words, fact, help) in [
+        ("--batch 0", "--batch is \"0\"", whole),
+        ("--accum 18446744073709551615", "--accum is \"18446744073709551615\"", whole),
+        ("--steps -1", "--steps is \"-1\"", any),
+        ("--seed 1.5", "--seed is \"1.5\"", any),
+        ("--save-every -1", "--save-every is \"-1\"", "pass a whole number from 1 to 18446744073709551615"),
+        ("--sample -5", "--sample is \"-5\"", any),
+        ("--lr -1e-3", "--lr is \"-1e-3\"", "pass a number from 0 to 1000"),
+        ("--lr NaN", "--lr is \"NaN\"", "pass a number from 0 to 1000"),
+        ("--clip -inf", "--clip is \"-inf\"", "pass a number from 0 to 1000000000"),
+        ("--beta2 1", "--beta2 is \"1\"", "pass a number from 0 to 0.999999999999"),
+        ("--bias yes", "--bias is \"yes\"", "pass true or false"),
+        ("--streams 3", "--streams is \"3\"", "pass a whole number from 1 to 2"),
+        ("--steps", "a value is required for '--steps <VALUE>' but none was supplied", unknown),
+        ("--step 3", "unexpected argument '--step' found", "is --steps meant? --help lists every flag and what it takes"),
+        ("text.txt", "unexpected argument 'text.txt' found", unknown),
+    ] {
+        let why = Args::try_parse_from(["train_gpt"].into_iter().chain(words.split(' '))).unwrap_err();
+        assert_eq!(flags_in_words(&why), format!("{fact}\nhelp: {help}"), "{words}");
+    }
+    let args = Args::try_parse_from(["train_gpt", "--n-head", "3"]).unwrap();
+    let text = "--n-head 3 does not divide --n-embd 128\nhelp: pass a width that is a multiple of the heads";
+    assert_eq!(in_words(&args.check().unwrap_err()), text);
+    // A checkpoint that somebody has edited.
+    let mut lines = Settings::default().to_lines();
+    lines.insert("lr".into(), "-1".into());
+    let text = in_words(&Settings::from_lines(&lines).unwrap().check().unwrap_err());
+    assert_eq!(text, "--lr is -1\nhelp: pass a number from 0 to 1000");
+    assert_eq!(example::program(["train_gpt", "--steps", "-1"].map(Into::into)), 2);
+}
+
+/// Every Rust file and every shader is in the default text, once.
+#[test]
+fn train_reads_the_crates_own_sources_by_default() {
+    fn len(folder: &Path, text: &str) -> usize {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: PathBuf| match path.extension().and_then(|kind| kind.to_str()) {
+            Some("rs" | "wgsl") => {
+                let file = std::fs::read_to_string(&path).unwrap();
+                assert!(text.contains(&file), "{} is missing", path.display());
+                file.len()
+            }
+            _ if path.is_dir() => len(&path, text),
+            _ => 0,
+        };
+        entries.map(of).sum()
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = example::corpus::Corpus::sources().text;
+    assert_eq!(len(&root.join("src"), &text) + len(&root.join("shaders"), &text), text.len());
 }
 
 #[test]
@@ -189,15 +266,15 @@ fn train_help_lists_every_setting_with_its_default() {
 #[test]
 fn train_writes_its_summary() {
     let folder = tempfile::tempdir().unwrap();
-    let summary = train(folder.path(), "--steps 20 --json summary.json");
+    let summary = train(folder.path(), "--steps 40 --json summary.json");
     let text = std::fs::read_to_string(folder.path().join("summary.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(json["losses"].as_array().unwrap().len(), 20);
+    assert_eq!(json["losses"].as_array().unwrap().len(), 40);
     for key in ["val_loss", "first_loss_ms", "median_step_ms", "tokens_per_s", "allocated_peak", "reserved_peak"] {
         assert!(json[key].as_f64().unwrap() > 0.0, "{key}");
     }
     assert_eq!(json["driver_allocations_after_step_3"], 0, "steady memory");
-    assert!(json["bind_group_hit_rate"].is_number(), "{text}");
+    assert!(json["bind_group_hit_rate"].as_f64().unwrap() >= 0.99, "{text}");
     assert!(json["host_syncs"].is_u64());
     for key in ["name", "backend", "driver"] {
         assert!(!json["adapter"][key].as_str().unwrap().is_empty(), "{key}");

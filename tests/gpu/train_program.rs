@@ -133,16 +133,40 @@ fn train_goes_on_when_its_reader_has_gone() {
 }
 
 #[test]
+fn train_says_what_it_will_replace() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let said = "; the first save replaces it";
+    std::fs::write(path.join("old.safetensors"), "an older checkpoint").unwrap();
+    // A limit that ends the training before its first save: the older file is still there.
+    let (output, _, err) =
+        finish(start(path, &["env", "LINN_ALLOC_CONF=limit_mb:1"], "--steps 2 --save old.safetensors --batch 64"));
+    assert!(!output.status.success(), "{err}");
+    assert_eq!(std::fs::read(path.join("old.safetensors")).unwrap(), b"an older checkpoint", "{err}");
+    let (output, _, err) = finish(start(path, &[], "--steps 2 --save old.safetensors --sample 0"));
+    assert!(output.status.success(), "{err}");
+    let told: Vec<&str> = err.lines().filter(|line| line.contains(said)).collect();
+    assert!(told.len() == 1 && told[0].contains("old.safetensors exists; the first save replaces it"), "{err}");
+    assert!(err.find(told[0]) < err.find("step 1/2"), "before the training: {err}");
+    let (output, _, err) = finish(start(path, &[], "--resume old.safetensors --save old.safetensors --steps 3 --sample 0"));
+    assert!(output.status.success() && !err.contains(said), "{err}");
+}
+
+#[test]
 fn train_gives_every_run_a_name_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let (first, second) = (Place::reserve(path).unwrap(), Place::reserve(path).unwrap());
-    assert_eq!(first.path(), path.join("linn-gpt.safetensors"));
-    assert_eq!(second.path(), path.join("linn-gpt-2.safetensors"), "the first run has saved nothing yet");
-    std::fs::write(second.path(), "a checkpoint").unwrap();
-    drop((first, second));
-    let left: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["linn-gpt-2.safetensors"], "a name that was not used is free again");
+    let left = || std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    let (first, second) = (Place::free(path).unwrap(), Place::free(path).unwrap());
+    assert!(left().is_empty(), "what is killed before it saves leaves nothing");
+    let fails = first.save(|_| anyhow::bail!("the disk is full"));
+    assert!(fails.is_err() && left().is_empty(), "nor does what cannot be saved");
+    for place in [&first, &second] {
+        place.save(|path| Ok(std::fs::write(path, "a checkpoint")?)).unwrap();
+    }
+    assert_eq!(first.path().unwrap(), path.join("linn-gpt.safetensors"));
+    assert_eq!(second.path().unwrap(), path.join("linn-gpt-2.safetensors"));
+    std::fs::remove_file(first.path().unwrap()).unwrap();
 
     let runs = [0, 1].map(|_| start(path, &[], "--steps 3"));
     for child in runs {
@@ -155,4 +179,12 @@ fn train_gives_every_run_a_name_of_its_own() {
     };
     assert!(weights("linn-gpt.safetensors") == weights("linn-gpt-3.safetensors"), "both runs saved, and saved the same");
     assert_eq!(std::fs::read(path.join("linn-gpt-2.safetensors")).unwrap(), b"a checkpoint");
+
+    // A name that the summary will have is not free.
+    let (output, _, err) = finish(start(path, &[], "--steps 3 --json linn-gpt-4.safetensors --sample 0"));
+    assert!(output.status.success(), "{err}");
+    assert!(
+        std::fs::read(path.join("linn-gpt-4.safetensors")).unwrap().starts_with(b"{")
+            && weights("linn-gpt-5.safetensors").len() > 1
+    );
 }

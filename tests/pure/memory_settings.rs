@@ -73,10 +73,10 @@ fn a_second_text_resets_three_keys_and_keeps_the_others() {
 
 #[test]
 fn what_is_wrong_is_named_with_what_is_allowed() {
-    let keys = "allowed: the keys are policy, limit_mb, per_process_memory_fraction";
+    let keys = "the keys are policy, limit_mb, per_process_memory_fraction";
     let list = "allowed: in a list: SIZE:N, SIZE in MiB a power of two or >, N a power of two or 0";
     let table = [
-        ("max_split:3", "max_split is \"3\"", keys),
+        ("max_split:3", "there is no key \"max_split\"", keys),
         ("limit_mb", "limit_mb is \"\"", "allowed: key:value, several separated by commas"),
         ("policy:cuda", "policy is \"cuda\"", "allowed: linn or pytorch"),
         ("limit_mb:0", "limit_mb is \"0\"", "allowed: a whole number of MiB from 1"),

@@ -10,6 +10,7 @@ use linn::profile::synthetic::{FAMILIES, generate};
 #[path = "../../examples/replay.rs"]
 #[allow(dead_code)]
 mod example;
+use example::words::in_words;
 
 use crate::memory_snapshot::story::Story;
 
@@ -99,7 +100,7 @@ fn the_example_reads_what_it_writes_and_explains_what_it_cannot_read() {
     let figures = |line: &str| line.split_whitespace().skip(1).take(8).map(String::from).collect::<Vec<_>>();
     assert_eq!(figures(lines[1]), figures(lines[2]));
     std::fs::write(&plain, "z,1\n").unwrap();
-    let error = format!("{:#}", run(&plain.display().to_string()).unwrap_err());
+    let error = in_words(&run(&plain.display().to_string()).unwrap_err());
     assert!(error.contains("plain.csv") && error.contains("unknown operation \"z\""), "{error}");
 }
 
@@ -126,7 +127,7 @@ fn arguments_out_of_range_are_explained() {
         ("--max-segment", "nanGiB"),
     ];
     for (option, value) in table {
-        let error = format!("{:#}", run(&format!("{option} {value}")).expect_err(value));
+        let error = in_words(&run(&format!("{option} {value}")).expect_err(value));
         assert!(error.contains(&format!("{option} is {value:?}\nhelp: pass ")), "{error}");
     }
 }
@@ -140,7 +141,7 @@ fn one_policy_is_named() {
     assert_eq!(only("--alloc-conf policy:pytorch --policy pytorch").unwrap(), pytorch);
     assert_eq!(only("--alloc-conf garbage_collection_threshold:0.9 --policy linn").unwrap(), linn);
     for line in ["--policy linn --alloc-conf policy:pytorch", "--policy pytorch --alloc-conf compaction:off,policy:linn"] {
-        let error = format!("{:#}", run(line).unwrap_err());
+        let error = in_words(&run(line).unwrap_err());
         assert!(error.contains("name two policies\nhelp: leave one of them out"), "{error}");
     }
 }
@@ -230,6 +231,11 @@ fn the_example_reads_histories() {
     std::fs::write(&pickle, [0x80, 4, 0x7d]).unwrap();
     let table = run(&plain.display().to_string()).unwrap();
     assert!(table.lines().nth(1).unwrap().starts_with("program "), "{table}");
-    let error = format!("{:#}", run(&pickle.display().to_string()).unwrap_err());
+    let error = in_words(&run(&pickle.display().to_string()).unwrap_err());
     assert!(error.contains("this is a pickle\nhelp: write it as JSON"), "{error}");
+    std::fs::write(&plain, [0xff]).unwrap();
+    let error = in_words(&run(&plain.display().to_string()).unwrap_err());
+    let (fact, help) = error.split_once("\nhelp: ").unwrap();
+    assert!(fact.contains("program.json: this is no text: invalid utf-8"), "the cause is among the facts: {error}");
+    assert_eq!(help, "pass rows op,id,size,stream or a snapshot as JSON", "the help stands last");
 }
