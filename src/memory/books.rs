@@ -40,7 +40,10 @@ impl Pool {
         };
 
         self.segments[segment].lent += 1;
-        self.segments[segment].fresh = false;
+        self.segments[segment].buyer = 0;
+        if request.buyer != 0 {
+            self.leave_bought(request.buyer);
+        }
         self.stats.order_edges += after.len() as u64;
         self.book_lent(at);
         Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
