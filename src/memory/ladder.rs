@@ -173,10 +173,14 @@ impl Pool {
 
     /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
     /// instead, as long as that raises no peak or the idle one can make room for it.
-    #[inline]
+    #[inline(always)]
     fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        size >= WHOLE_SEGMENT && self.leaves_idle_whole(key, size, request, horizons)
+    }
+
+    fn leaves_idle_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
         // (A private pool's idle segments make no room.)
-        if size < WHOLE_SEGMENT || request.buyer != 0 || request.pool != MemPoolId::DEFAULT {
+        if request.buyer != 0 || request.pool != MemPoolId::DEFAULT {
             return false;
         }
         let at = self.blocks[key.block].segment;

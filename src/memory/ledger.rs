@@ -226,7 +226,7 @@ impl Pool {
     }
 
     /// A block became free and took in `count` free neighbours of `bytes` in all.
-    #[inline]
+    #[inline(always)]
     pub(super) fn book_merged(&mut self, at: u32, count: u64, bytes: u64) {
         let block = &self.blocks[at];
         let Segment { size, small, .. } = self.segments[block.segment];
