@@ -1,28 +1,64 @@
 //! Histories and snapshots of a device: the clock and the stacks that the pure pool does without.
 
 use std::backtrace::Backtrace;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::device::core::Core;
 use crate::device::{Device, Shared};
 use crate::memory::{Frame, HistoryOptions, Snapshot, StackId, Stacks};
 
-/// Stacks seen so far. A program has few different ones, however often it allocates.
+/// The stacks of a history. Most programs have few different ones, however often they allocate; where they are many, those
+/// that nothing refers to any more are forgotten whenever their number has doubled.
 #[derive(Default)]
 pub(crate) struct StackTable {
     known: FxHashMap<String, StackId>,
-    frames: Vec<Vec<Frame>>,
+    /// By number. Shared, so that the copy for a snapshot is short under the lock.
+    frames: Vec<Arc<[Frame]>>,
+    vacant: Vec<StackId>,
+    /// Known stacks after the last time that some were forgotten.
+    kept: usize,
 }
 
+/// Below this many nothing is forgotten: looking which are in use is a walk over the history.
+const FEW_STACKS: usize = 1024;
+
 impl StackTable {
-    fn number(&mut self, text: String) -> StackId {
-        let StackTable { known, frames } = self;
-        *known.entry(text).or_insert_with_key(|text| {
-            frames.push(parse(text));
-            StackId(frames.len() as u32 - 1)
-        })
+    fn number(&mut self, text: String, in_use: impl FnOnce() -> FxHashSet<StackId>) -> StackId {
+        if let Some(number) = self.known.get(&text) {
+            return *number;
+        }
+        if self.known.len() >= FEW_STACKS.max(2 * self.kept) {
+            self.forget_all_but(&in_use());
+        }
+        let frames = parse(&text).into();
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.frames[number.0 as usize] = frames;
+                number
+            }
+            None => {
+                self.frames.push(frames);
+                StackId(self.frames.len() as u32 - 1)
+            }
+        };
+        self.known.insert(text, number);
+        number
+    }
+
+    fn forget_all_but(&mut self, used: &FxHashSet<StackId>) {
+        let StackTable { known, frames, vacant, kept } = self;
+        known.retain(|_, number| {
+            let keep = used.contains(number);
+            if !keep {
+                frames[number.0 as usize] = Arc::default();
+                vacant.push(*number);
+            }
+            keep
+        });
+        *kept = known.len();
     }
 }
 
@@ -54,8 +90,9 @@ impl Core {
     pub(crate) fn note(&mut self, stack: Option<String>) {
         if self.pool.history_options().is_some() {
             let now = web_time::SystemTime::now().duration_since(web_time::UNIX_EPOCH);
-            let stack = stack.map(|stack| self.stacks.number(stack));
-            self.pool.handle_context(now.map_or(0, |now| now.as_micros() as u64), stack);
+            let Core { stacks, pool, .. } = self;
+            let stack = stack.map(|stack| stacks.number(stack, || pool.stacks_in_use()));
+            pool.handle_context(now.map_or(0, |now| now.as_micros() as u64), stack);
         }
     }
 }
@@ -88,10 +125,12 @@ impl Device {
     ///
     /// `to_json` makes a file for PyTorch's memory_viz page of it, `to_html` a page that opens in any browser.
     pub fn memory_snapshot(&self) -> Snapshot {
-        let mut core = self.shared().lock();
-        core.note(None);
-        let snapshot = core.pool.snapshot();
-        Snapshot { stacks: core.stacks.frames.clone(), ..snapshot }
+        let (snapshot, stacks) = {
+            let mut core = self.shared().lock();
+            core.note(None);
+            (core.pool.snapshot(), core.stacks.frames.clone())
+        };
+        Snapshot { stacks: stacks.iter().map(|frames| frames.to_vec()).collect(), ..snapshot }
     }
 }
 
@@ -107,9 +146,33 @@ mod tests {
         let frame = |name: &str, file: &str, line| Frame { name: name.into(), file: file.into(), line };
         assert_eq!(parse(text), [frame("model::forward", "", 0), frame("main::run::{{closure}}", "C:\\code\\main.rs", 12)]);
         let mut table = StackTable::default();
-        assert_eq!(table.number(text.into()), StackId(0));
-        assert_eq!(table.number("0: other".into()), StackId(1));
-        assert_eq!(table.number(text.into()), StackId(0));
+        let all = || panic!("a few are kept without a look at who uses them");
+        assert_eq!(table.number(text.into(), all), StackId(0));
+        assert_eq!(table.number("0: other".into(), all), StackId(1));
+        assert_eq!(table.number(text.into(), all), StackId(0));
         assert_eq!(table.frames.len(), 2);
+    }
+
+    /// A program whose every stack is a new one, with a history of 100 events.
+    #[test]
+    fn stacks_that_nothing_refers_to_are_forgotten() {
+        let mut table = StackTable::default();
+        let mut ring = std::collections::VecDeque::new();
+        let mut looks = 0;
+        for at in 0..100_000 {
+            let number = table.number(format!("0: function_{at}"), || {
+                looks += 1;
+                ring.iter().map(|(number, _)| *number).collect()
+            });
+            ring.push_back((number, at));
+            if ring.len() > 100 {
+                ring.pop_front();
+            }
+        }
+        assert!(table.known.len() <= FEW_STACKS && table.frames.len() <= FEW_STACKS, "{}", table.frames.len());
+        assert!(looks < 200, "{looks} walks over the history");
+        for (number, at) in ring {
+            assert_eq!(table.frames[number.0 as usize][0].name, format!("function_{at}"));
+        }
     }
 }

@@ -85,7 +85,7 @@ impl MemPool {
 
     /// Bytes of its segments.
     pub fn memory_reserved(&self) -> u64 {
-        self.device().shared().lock().pool.mem_pool_bytes(self.0.id).0
+        self.device().shared().lock().pool.mem_pool_reserved(self.0.id)
     }
 
     /// This thread's tensors on the pool's device are made here until the guard is dropped. Other threads, and other devices,

@@ -13,6 +13,8 @@ use crate::timeline::TimelineStats;
 pub struct DeviceStats {
     /// Of the memory pool.
     pub memory: Stats,
+    /// The pool's bytes by category.
+    pub breakdown: Breakdown,
     /// Of streams and submissions.
     pub timeline: TimelineStats,
     /// Of the queue and the host's waits.
@@ -46,12 +48,13 @@ pub struct DriverMemory {
 }
 
 impl Device {
-    /// All counters at this moment.
+    /// All counters, of one moment. Getters for single numbers, called one after the other, are of as many moments.
     pub fn stats(&self) -> DeviceStats {
         let core = self.shared().lock();
         let (staging_upload_bytes, staging_download_bytes) = core.staging.bytes();
         DeviceStats {
             memory: core.pool.stats(),
+            breakdown: core.pool.breakdown(),
             timeline: core.timeline.stats(),
             queue: core.counters,
             staging_upload_bytes,
@@ -92,7 +95,8 @@ impl Device {
     /// What wgpu holds of the driver's memory for this device, beside [`Device::memory_reserved`], which is what of it the pool
     /// has bought. `None` where wgpu does not keep a list: on GL, in browsers and without a driver.
     ///
-    /// A buffer that was given back counts until the work that used it has completed.
+    /// A buffer that was given back counts until the work that used it has completed. It is asked of wgpu, without linn's lock:
+    /// its moment is another one than that of the pool's counters.
     pub fn driver_memory(&self) -> Option<DriverMemory> {
         let report = self.shared().gpu.device.generate_allocator_report()?;
         Some(DriverMemory {

@@ -82,8 +82,8 @@ pub(super) struct Segment {
     pub first: u32,
     /// Lent blocks in it, waiting ones included.
     pub lent: u32,
-    /// Nothing of it was lent yet: whoever bought it is about to ask, so the ladder of others must not release it.
-    pub fresh: bool,
+    /// The request that bought it and is about to ask again, so that the ladder of others must not release it; 0 when nobody is.
+    pub buyer: u32,
     /// The last use of any byte of it, per stream. Only grows: it decides when the memory is really given back.
     pub uses: FenceSet,
     /// Counted with small requests.

@@ -6,23 +6,21 @@ use super::free_tree::Key;
 use super::ladder::Answer;
 use super::policy::{Caching, Request};
 use super::pool::{Place, Pool};
-use super::pytorch::{self, Waiting};
+use super::pytorch::{self, Owner, Waiting};
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, SegmentId};
 
 impl Pool {
     /// Lends the front of a free block; what is left stays free.
     pub(super) fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
         let segment = self.blocks[key.block].segment;
-        let rest = key.size - size;
-        let splits = match self.segments[segment].owner {
-            Some(owner) => pytorch::splits(owner, size, rest, &self.config),
-            None => rest > 0 && self.config.caching == Caching::Pooled,
-        };
-        let splits = splits && !self.is_unsplit(self.segments[segment].pool);
-        let at = if splits {
+        let record = &mut self.segments[segment];
+        record.lent += 1;
+        record.buyer = 0;
+        let (owner, pool) = (record.owner, record.pool);
+        let at = if key.size > size && self.splits(owner, pool, size, key.size - size) {
             self.split(key, size)
         } else {
-            self.list_of_mut(self.segments[segment].pool).remove(key);
+            self.list_of_mut(pool).remove(key);
             self.book_taken(segment, key.size);
             key.block
         };
@@ -39,11 +37,21 @@ impl Pool {
             false => FenceSet::new(),
         };
 
-        self.segments[segment].lent += 1;
-        self.segments[segment].fresh = false;
+        if request.buyer != 0 {
+            self.leave_bought(request.buyer);
+        }
         self.stats.order_edges += after.len() as u64;
         self.book_lent(at);
         Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
+    }
+
+    /// Whether what a request leaves of a free block becomes a block of its own.
+    fn splits(&self, owner: Option<Owner>, pool: MemPoolId, size: u64, rest: u64) -> bool {
+        let splits = match owner {
+            Some(owner) => pytorch::splits(owner, size, rest, &self.config),
+            None => self.config.caching == Caching::Pooled,
+        };
+        splits && !self.is_unsplit(pool)
     }
 
     /// Takes a block back; `last_uses` are the commands that may still use it.
@@ -79,7 +87,7 @@ impl Pool {
     }
 
     /// A block that was given back becomes free.
-    #[inline]
+    #[inline(always)]
     pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
         self.book_free_completed(at);
         let record = &mut self.blocks[at];
@@ -117,16 +125,22 @@ impl Pool {
 
     /// Lists a block that has become free, as one with its free neighbours. The neighbour's record takes it in: a rest that
     /// shrinks and grows again keeps its place in the order.
+    #[inline(always)]
     pub(super) fn merge_and_list(&mut self, at: u32, horizons: &impl Horizons) {
-        let (prev, next) = (self.blocks[at].prev, self.blocks[at].next);
-        let keep = match (self.is_free(prev), self.is_free(next)) {
+        let Block { prev, next, .. } = self.blocks[at];
+        match (self.is_free(prev), self.is_free(next)) {
             (false, false) => {
                 self.book_merged(at, 0, 0);
-                return self.list(at);
+                self.list(at);
             }
-            (true, false) => prev,
-            (_, true) => next,
-        };
+            (true, false) => self.merge(at, prev, horizons),
+            (_, true) => self.merge(at, next, horizons),
+        }
+    }
+
+    /// The record of the free neighbour `keep`, the next one if both are, takes the block in.
+    fn merge(&mut self, at: u32, keep: u32, horizons: &impl Horizons) {
+        let Block { prev, next, .. } = self.blocks[at];
         let old = self.key(keep);
         let (mut count, mut bytes) = (1, old.size);
         self.absorb(keep, at);

@@ -8,7 +8,7 @@ use super::stats::Breakdown;
 type Invariant = (&'static str, fn(&Pool) -> bool);
 
 /// Every invariant. They are checked in this order: later ones walk what earlier ones have found sound.
-const INVARIANTS: [Invariant; 12] = [
+const INVARIANTS: [Invariant; 13] = [
     ("the blocks of a segment tile it in address order and are linked both ways", blocks_tile_segments),
     ("every block lies in exactly one segment", every_block_is_in_a_segment),
     ("sizes and offsets of blocks are multiples of the alignment", blocks_are_aligned),
@@ -19,6 +19,7 @@ const INVARIANTS: [Invariant; 12] = [
     ("what may still use a block may still use its segment", segments_know_all_uses),
     ("requested + rounding + cached + retiring = reserved, as the blocks say", breakdown_is_what_blocks_say),
     ("the counters are what the blocks say", stats_are_what_blocks_say),
+    ("what counts as a private pool's is in its segments", private_pools_are_counted),
     ("all = large + small, and no peak is below its current value", pools_add_up),
     ("the categories at the peaks add up to the peaks", splits_add_up_to_peaks),
 ];
@@ -149,6 +150,20 @@ fn stats_are_what_blocks_say(pool: &Pool) -> bool {
     }
     let stats = pool.stats();
     [stats.large_pool, stats.small_pool].map(|stats| stats.named().map(|(_, stat)| stat.current)) == seen
+}
+
+fn private_pools_are_counted(pool: &Pool) -> bool {
+    let mut seen = vec![[0; 2]; pool.private.len()];
+    for (_, segment) in pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant) {
+        if let Some(parts) = (segment.pool.0 as usize).checked_sub(1).and_then(|at| seen.get_mut(at)) {
+            parts[usize::from(segment.small)] += segment.size;
+        }
+    }
+    let mut counted = vec![[0; 2]; pool.private.len()];
+    for stats in pool.stats().private_pools {
+        counted[stats.pool.0 as usize - 1] = [stats.large_pool.current, stats.small_pool.current];
+    }
+    seen == counted
 }
 
 fn pools_add_up(pool: &Pool) -> bool {

@@ -174,7 +174,7 @@ impl Pool {
         }
         if layout.to_buy() > 0 {
             request.hosting = true;
-            return Some(self.buy(layout.to_buy(), request));
+            return Some(self.buy(layout.to_buy(), None, request));
         }
         request.hosting = false;
         self.carry_out(&mut layout, request.stream, horizons);
@@ -182,6 +182,7 @@ impl Pool {
             request.rounds += 1;
             if limit == self.limit {
                 request.rung = Rung::Exact;
+                self.book_retry(request);
             }
             self.mark_idle();
             return Some(self.wait_for_completion());
@@ -227,7 +228,7 @@ impl Pool {
         self.put(target, old);
         self.segments[from.segment.0].lent -= 1;
         self.segments[segment].lent += 1;
-        self.segments[segment].fresh = false;
+        self.segments[segment].buyer = 0;
         self.book(block, target, from, stream, horizons);
         true
     }

@@ -1,6 +1,7 @@
 //! The counters as they are kept: few additions for each block that comes or goes. Read as [`Stats`].
 
-use super::stats::{Breakdown, PoolStats, Stat, Stats};
+use super::stats::{Breakdown, PoolStats, PrivateStats, Stat, Stats};
+use crate::ids::MemPoolId;
 
 /// What is counted for one class of sizes. What went down follows from the rest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,6 +143,8 @@ pub(super) struct Counters {
     pub inactive_split_bytes: Meter,
     pub oversize_allocations: Meter,
     pub oversize_segments: Meter,
+    /// Bytes of the segments of private pools, from number 1 on.
+    pub private: Vec<Meter>,
     pub max_split_size: u64,
     pub num_device_alloc: u64,
     pub num_device_free: u64,
@@ -159,8 +162,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    fn meters(&mut self) -> [&mut Meter; 9] {
-        [
+    fn meters(&mut self) -> impl Iterator<Item = &mut Meter> {
+        let meters = [
             &mut self.allocation,
             &mut self.allocated_bytes,
             &mut self.requested_bytes,
@@ -170,7 +173,34 @@ impl Counters {
             &mut self.inactive_split_bytes,
             &mut self.oversize_allocations,
             &mut self.oversize_segments,
-        ]
+        ];
+        meters.into_iter().chain(&mut self.private)
+    }
+
+    /// What a private pool's segments are counted with; everybody's are not.
+    pub(super) fn private_meter(&mut self, pool: MemPoolId) -> Option<&mut Meter> {
+        let at = (pool.0 as usize).checked_sub(1)?;
+        if at >= self.private.len() {
+            self.private.resize(at + 1, Meter::default());
+        }
+        self.private.get_mut(at)
+    }
+
+    /// Bytes of a private pool's segments.
+    pub(super) fn private_bytes(&self, pool: MemPoolId) -> u64 {
+        let at = (pool.0 as usize).checked_sub(1);
+        at.and_then(|at| self.private.get(at)).map_or(0, |meter| meter.current)
+    }
+
+    fn private_stats(&self) -> Vec<PrivateStats> {
+        let numbered = (1..).map(MemPoolId).zip(&self.private);
+        let all = numbered.map(|(pool, meter)| PrivateStats {
+            pool,
+            all: meter.stat(Class::All),
+            large_pool: meter.stat(Class::Large),
+            small_pool: meter.stat(Class::Small),
+        });
+        all.filter(|stats| stats.all != Stat::default()).collect()
     }
 
     /// Most bytes ever allocated at one time, whatever was reset.
@@ -195,7 +225,7 @@ impl Counters {
 
     pub(super) fn reset_peaks(&mut self, now: Breakdown) {
         (self.before.allocated_peak, self.before.reserved_peak) = (self.most_allocated(), self.most_reserved());
-        self.meters().into_iter().for_each(Meter::reset_peak);
+        self.meters().for_each(Meter::reset_peak);
         self.waiting.reset_peak(&self.allocation);
         self.waiting_bytes.reset_peak(&self.allocated_bytes);
         (self.at_peak_allocated, self.at_peak_reserved, self.most_at_peak) = (now, now, now.allocated());
@@ -203,7 +233,7 @@ impl Counters {
 
     pub(super) fn reset_sums(&mut self) {
         (self.before.allocated, self.before.moved) = (self.ever_allocated(), self.ever_moved());
-        self.meters().into_iter().for_each(Meter::reset_sums);
+        self.meters().for_each(Meter::reset_sums);
         self.waiting.reset_sums();
         self.waiting_bytes.reset_sums();
         (self.num_device_alloc, self.num_device_free) = (0, 0);
@@ -250,6 +280,7 @@ impl Counters {
             small_pool: self.pool(Class::Small),
             oversize_allocations: self.oversize_allocations.stat(Class::All),
             oversize_segments: self.oversize_segments.stat(Class::All),
+            private_pools: self.private_stats(),
             max_split_size: self.max_split_size,
             num_device_alloc: self.num_device_alloc,
             num_device_free: self.num_device_free,

@@ -153,15 +153,16 @@ impl FreeList {
         uses_of: impl Fn(u32) -> &'a FenceSet,
         horizons: &impl Horizons,
     ) -> Option<Key> {
-        let mut best = self.trees[NOBODY].1.first_fit(&self.nodes, size);
+        let mut best = None;
         let mut foreign = self.trees[SEVERAL].1.len() > 0;
         for (known, tree) in &self.trees[SEVERAL + 1..] {
             if *known == Home::One(stream) {
-                best = lesser(best, tree.first_fit(&self.nodes, size));
+                best = tree.first_fit(&self.nodes, size);
             } else {
                 foreign |= tree.len() > 0;
             }
         }
+        best = self.trees[NOBODY].1.first_fit_before(&self.nodes, size, best);
         // A tight fit is taken without a look at other streams: fewer edges, and the same choice every time.
         if !foreign || best.is_some_and(|key| key.size - size <= size / 4) {
             return best;
@@ -185,14 +186,6 @@ impl FreeList {
         }
         let longest = if effort == Effort::AnyBacklog { u64::MAX } else { SHORT_BACKLOG };
         best.or_else(|| with_edge.filter(|(backlog, _)| *backlog <= longest).map(|(_, key)| key))
-    }
-}
-
-#[inline]
-fn lesser(a: Option<Key>, b: Option<Key>) -> Option<Key> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }
 

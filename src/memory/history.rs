@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::policy::Tag;
 use super::pool::Pool;
@@ -59,7 +59,8 @@ impl Action {
     }
 }
 
-/// A stack that whoever holds the pool keeps: the number is theirs.
+/// A stack that whoever holds the pool keeps: the number is theirs, and free for another one when no event and no live block
+/// has it ([`Pool::stacks_in_use`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackId(pub u32);
 
@@ -215,6 +216,12 @@ impl Pool {
     #[inline]
     pub fn history_options(&self) -> Option<HistoryOptions> {
         self.history.as_ref().map(|history| history.options)
+    }
+
+    /// The stacks of recorded events and live blocks.
+    pub fn stacks_in_use(&self) -> FxHashSet<StackId> {
+        let Some(history) = &self.history else { return FxHashSet::default() };
+        history.ring.iter().filter_map(|event| event.stack).chain(history.stacks.values().copied()).collect()
     }
 
     /// It is `time_us` now, and the next calls are made on behalf of `stack`. Needed only while a history is recorded.

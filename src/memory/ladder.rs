@@ -21,6 +21,7 @@ pub struct SegmentRequest {
     pub tag: Tag,
     pub(super) pool: MemPoolId,
     pub(super) owner: Option<Owner>,
+    pub(super) buyer: u32,
 }
 
 /// What the caller of [`Pool::alloc`] must do.
@@ -95,14 +96,14 @@ impl Pool {
         if hopeless.is_none() {
             let ceiling = self.ceiling(size);
             if let Some(bytes) = self.plan_purchase(size, ceiling, request, horizons) {
-                return self.buy(bytes, request);
+                return self.buy(bytes, None, request);
             }
             if ceiling < limit {
                 if let Some(answer) = self.compact_for(size, ceiling, request, horizons) {
                     return answer;
                 }
                 if let Some(bytes) = self.plan_purchase(size, limit, request, horizons) {
-                    return self.buy(bytes, request);
+                    return self.buy(bytes, None, request);
                 }
             }
         }
@@ -121,11 +122,12 @@ impl Pool {
             return self.lend(key, size, request, horizons);
         }
         if let Some(cause) = hopeless {
-            return self.exhausted(cause, size, request);
+            return self.exhausted(cause, size, size, request, horizons);
         }
         if !request.waited {
             request.waited = true;
             request.rung = Rung::Exact;
+            self.book_retry(request);
             self.mark_idle();
             return self.wait_for_completion();
         }
@@ -135,26 +137,29 @@ impl Pool {
             Rung::Refused => OomCause::Driver,
             _ => OomCause::Limit,
         };
-        self.exhausted(cause, size, request)
+        self.exhausted(cause, size, size, request, horizons)
     }
 
     /// The answer that asks to wait for everything, booked.
     pub(super) fn wait_for_completion(&mut self) -> Answer {
-        self.stats.num_alloc_retries += 1;
         self.stats.num_sync_all_streams += 1;
         Answer::NeedCompletion
     }
 
     /// The answer that asks for a segment.
-    pub(super) fn buy(&mut self, bytes: u64, request: &mut Request) -> Answer {
+    pub(super) fn buy(&mut self, bytes: u64, owner: Option<Owner>, request: &mut Request) -> Answer {
         self.pending += bytes;
-        request.bought = true;
+        if request.buyer == 0 {
+            self.buyers = self.buyers.wrapping_add(1).max(1);
+            request.buyer = self.buyers;
+        }
         Answer::NeedSegment(SegmentRequest {
             size: bytes,
             stream: request.stream,
             tag: request.tag,
             pool: request.pool,
-            owner: None,
+            owner,
+            buyer: request.buyer,
         })
     }
 
@@ -168,16 +173,20 @@ impl Pool {
 
     /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
     /// instead, as long as that raises no peak or the idle one can make room for it.
-    #[inline]
+    #[inline(always)]
     fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        size >= WHOLE_SEGMENT && self.leaves_idle_whole(key, size, request, horizons)
+    }
+
+    fn leaves_idle_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
         // (A private pool's idle segments make no room.)
-        if size < WHOLE_SEGMENT || request.bought || request.pool != MemPoolId::DEFAULT {
+        if request.buyer != 0 || request.pool != MemPoolId::DEFAULT {
             return false;
         }
         let at = self.blocks[key.block].segment;
         let segment = &self.segments[at];
         segment.lent == 0
-            && !segment.fresh
+            && segment.buyer == 0
             && size_class::leaves_whole(size, segment.size)
             && (self.has_completed(at, horizons)
                 || self.held(horizons) + round_up(size, SEGMENT_STEP) <= self.stats.most_reserved())
@@ -207,17 +216,26 @@ impl Pool {
     /// The driver refused the segment that `request` was told to buy.
     pub fn handle_segment_failed(&mut self, request: &mut Request, segment: SegmentRequest, horizons: &impl Horizons) {
         self.pending = self.pending.saturating_sub(segment.size);
+        request.refused = true;
         let exact = self.round(request.bytes);
         request.rung = match request.rung {
             _ if segment.owner.is_some() => request.rung.next(),
             Rung::Grown if segment.size > exact => Rung::Exact,
-            Rung::Grown | Rung::Exact if self.release_idle(u64::MAX, horizons) > 0 => Rung::Released,
+            Rung::Grown | Rung::Exact if self.release_idle(u64::MAX, horizons) > 0 => {
+                self.book_retry(request);
+                Rung::Released
+            }
             _ => Rung::Refused,
         };
     }
 
     pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
         self.search_in(request.pool, size, effort, request, horizons)
+    }
+
+    /// True when a free block of that pool fits, whatever it must be ordered after.
+    pub(super) fn fits_any(&self, pool: MemPoolId, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        self.search_in(pool, size, Effort::AnyBacklog, request, horizons).is_some()
     }
 
     #[inline]
@@ -238,7 +256,7 @@ impl Pool {
             (Caching::Pooled, Rung::Grown) if !self.is_unsplit(request.pool) => {
                 let reserved = match request.pool {
                     MemPoolId::DEFAULT => self.stats.reserved_bytes.current,
-                    private => self.mem_pool_bytes(private).0,
+                    private => self.mem_pool_reserved(private),
                 };
                 segment_size(size, reserved, self.config.max_segment, self.config.alignment)
             }
@@ -266,8 +284,19 @@ impl Pool {
         Some(wanted.min(room & !(SEGMENT_STEP - 1)).max(size))
     }
 
-    pub(super) fn exhausted(&mut self, cause: OomCause, size: u64, request: &Request) -> Answer {
-        self.book_oom(size, cause, request);
+    /// The request fails; a segment of `wanted` bytes would be bought for its block.
+    pub(super) fn exhausted(
+        &mut self,
+        cause: OomCause,
+        size: u64,
+        wanted: u64,
+        request: &Request,
+        horizons: &impl Horizons,
+    ) -> Answer {
+        if request.buyer != 0 {
+            self.leave_bought(request.buyer);
+        }
+        self.book_oom(size, request);
         Answer::Exhausted(Box::new(OomReport {
             cause,
             requested: request.bytes,
@@ -277,7 +306,6 @@ impl Pool {
             label: request.tag.label,
             location: request.tag.location,
             limit: self.limit,
-            memory_fraction: self.config.memory_fraction,
             max_segment: self.config.max_segment,
             allocated: self.stats.allocated_bytes.current,
             reserved: self.stats.reserved_bytes.current,
@@ -285,6 +313,7 @@ impl Pool {
             largest_free: self.largest_free(),
             breakdown: self.breakdown,
             holders: self.largest_holders(5),
+            ways: self.ways(self.round(request.bytes), wanted, request, horizons),
         }))
     }
 }

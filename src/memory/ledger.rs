@@ -5,7 +5,6 @@ use super::history::{Action, Event};
 use super::policy::{Category, Request};
 use super::pool::{Place, Pool};
 use super::pytorch::SMALL_SIZE;
-use super::report::OomCause;
 use super::stats::{Breakdown, Stats};
 use crate::ids::BlockId;
 
@@ -115,7 +114,7 @@ impl Pool {
     /// The segment was bought; all of it is cached.
     pub(super) fn book_bought(&mut self, at: u32) {
         let segment = &self.segments[at];
-        let (size, small) = (segment.size, segment.small);
+        let (size, small, pool) = (segment.size, segment.small, segment.pool);
         self.breakdown.cached += size;
         let stats = &mut self.stats;
         let peak = stats.reserved_bytes.peak;
@@ -123,6 +122,9 @@ impl Pool {
         stats.reserved_bytes.add(small, size);
         if size >= stats.max_split_size {
             stats.oversize_segments.add(small, 1);
+        }
+        if let Some(meter) = stats.private_meter(pool) {
+            meter.add(small, size);
         }
         stats.num_device_alloc += 1;
         if stats.reserved_bytes.current > peak {
@@ -150,7 +152,7 @@ impl Pool {
     /// Its memory is the driver's again.
     pub(super) fn book_given_back(&mut self, at: u32) {
         let segment = &self.segments[at];
-        let (size, small) = (segment.size, segment.small);
+        let (size, small, pool) = (segment.size, segment.small, segment.pool);
         self.breakdown.retiring -= size;
         let stats = &mut self.stats;
         stats.segment.sub(small, 1);
@@ -158,8 +160,20 @@ impl Pool {
         if size >= stats.max_split_size {
             stats.oversize_segments.sub(small, 1);
         }
+        if let Some(meter) = stats.private_meter(pool) {
+            meter.sub(small, size);
+        }
         stats.num_device_free += 1;
         self.note_segment(Action::SegmentFree, at);
+    }
+
+    /// The segment of a pool that was dropped is everybody's.
+    pub(super) fn book_inherited(&mut self, at: u32) {
+        let segment = &mut self.segments[at];
+        let pool = std::mem::take(&mut segment.pool);
+        if let Some(meter) = self.stats.private_meter(pool) {
+            meter.sub(segment.small, segment.size);
+        }
     }
 
     /// A live block lies elsewhere than at `from` from now on.
@@ -173,10 +187,15 @@ impl Pool {
         history.push(Event { from: address(from.segment.0) + from.offset, block_size: block.size, pool, ..event });
     }
 
+    /// All that is idle goes back, and the request is tried again. Counted once for each.
+    pub(super) fn book_retry(&mut self, request: &mut Request) {
+        self.stats.num_alloc_retries += u64::from(!std::mem::replace(&mut request.retried, true));
+    }
+
     /// The request failed.
-    pub(super) fn book_oom(&mut self, size: u64, cause: OomCause, request: &Request) {
+    pub(super) fn book_oom(&mut self, size: u64, request: &Request) {
         self.stats.num_ooms += 1;
-        self.stats.num_oom_rejections += u64::from(cause != OomCause::Driver);
+        self.stats.num_oom_rejections += u64::from(!request.refused);
         if let Some(history) = &mut self.history {
             let event = Event::new(Action::Oom, 0, size, request.stream, request.tag);
             history.push(Event { free: self.breakdown.cached, pool: request.pool, ..event });
@@ -207,7 +226,7 @@ impl Pool {
     }
 
     /// A block became free and took in `count` free neighbours of `bytes` in all.
-    #[inline]
+    #[inline(always)]
     pub(super) fn book_merged(&mut self, at: u32, count: u64, bytes: u64) {
         let block = &self.blocks[at];
         let Segment { size, small, .. } = self.segments[block.segment];

@@ -66,7 +66,7 @@
 //!
 //! // Running out is a value that says what to do, and everything goes on.
 //! let report = device.alloc(main, 40 * MIB, tag()).unwrap_err();
-//! assert!(report.to_string().contains("\nhelp: raise the limit by 12.0 MiB or free as much"));
+//! assert!(report.to_string().contains("\nhelp: raise the limit to 60 MiB or more, or free the 20.0 MiB"));
 //! assert!(device.alloc(main, 20 * MIB, tag()).is_ok());
 //! device.pool().validate()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -74,7 +74,8 @@
 //!
 //! Where to read next: `size_class` (sizes), `ladder` (the rungs), `free_list` (the choice of a block), `books` (blocks:
 //! lent, split, merged), `segments` (bought, idle, released), `ledger` (counters), `compact`, `planner` and `layout`
-//! (moves), `history` and `snapshot` (what happened, what is there), `check` (what is always true).
+//! (moves), `report` and `ways` (why a request failed, what would help), `history` and `snapshot` (what happened, what is
+//! there), `check` (what is always true).
 
 mod block;
 mod books;
@@ -99,6 +100,7 @@ pub mod sim;
 pub mod size_class;
 mod snapshot;
 mod stats;
+mod ways;
 
 pub use compact::{Compacted, Compaction, Move};
 pub use history::{Action, Event, HistoryOptions, Recording, StackId, Stacks};
@@ -108,4 +110,5 @@ pub use pool::{Place, Pool};
 pub use private::MemPoolOptions;
 pub use report::{Bytes, Holder, OomCause, OomReport};
 pub use snapshot::{BlockSnapshot, BlockState, Frame, SegmentSnapshot, Snapshot};
-pub use stats::{Breakdown, PoolStats, Stat, Stats};
+pub use stats::{Breakdown, PoolStats, PrivateStats, Stat, Stats};
+pub use ways::Way;

@@ -168,8 +168,12 @@ pub struct Request {
     pub(super) rounds: u32,
     /// A segment was bought to move blocks into, and they were not moved yet.
     pub(super) hosting: bool,
-    /// A segment was asked for.
-    pub(super) bought: bool,
+    /// Names it among those that buy; 0 until a segment was asked for.
+    pub(super) buyer: u32,
+    /// The driver refused a segment.
+    pub(super) refused: bool,
+    /// All that was idle went back for it.
+    pub(super) retried: bool,
     /// Policy `pytorch`: the cache was searched for it.
     pub(super) searched: bool,
 }
@@ -211,7 +215,9 @@ impl Request {
             rounds: 0,
             hosting: false,
             searched: false,
-            bought: false,
+            buyer: 0,
+            refused: false,
+            retried: false,
         }
     }
 

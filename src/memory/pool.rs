@@ -11,6 +11,7 @@ use super::policy::{Config, Policy, Tag};
 use super::private::Private;
 use super::pytorch::{self, Waiting};
 use super::report::Holder;
+use super::size_class::MAX_SEGMENT;
 use super::snapshot::Addresses;
 use super::stats::Breakdown;
 use crate::ids::{BlockId, FenceSet, SegmentId};
@@ -25,9 +26,6 @@ pub struct Place {
     /// Bytes, rounded up from what was asked for.
     pub size: u64,
 }
-
-/// Sizes beyond this are refused by every driver; below it no sum of sizes overflows.
-const MAX_SEGMENT: u64 = 1 << 56;
 
 /// The caching allocator of one device. See the [module](super) for its words and its contract.
 #[derive(Debug)]
@@ -51,6 +49,8 @@ pub struct Pool {
     pub(super) moves: VecDeque<Move>,
     /// Segments bought so far.
     pub(super) births: u32,
+    /// Requests so far that a segment was bought for.
+    pub(super) buyers: u32,
     /// Policy `pytorch`: freed blocks that other streams still use.
     pub(super) waiting: Vec<Waiting>,
     /// Policy `pytorch`: searches of the large pool, the clock of garbage collection.
@@ -83,6 +83,7 @@ impl Pool {
             pending: 0,
             moves: VecDeque::new(),
             births: 0,
+            buyers: 0,
             waiting: Vec::new(),
             searches: 0,
             stats,
@@ -97,11 +98,13 @@ impl Pool {
     pub fn set_limit(&mut self, limit: u64) {
         self.config.limit = limit;
         self.limit = self.config.effective_limit();
-        let limit = self.limit;
+        let leaving: u64 = self.marked.iter().chain(&self.retiring).map(|at| self.segments[*at].size).sum();
+        let mut stays = self.stats.reserved_bytes.current - leaving;
         for segment in self.idle_segments() {
-            if self.stats.reserved_bytes.current.saturating_sub(self.breakdown.retiring) <= limit {
+            if stays <= self.limit {
                 break;
             }
+            stays -= self.segments[segment].size;
             self.mark(segment);
         }
     }

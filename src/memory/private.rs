@@ -45,23 +45,24 @@ impl Pool {
             .map(|(segment, _)| segment)
             .collect();
         for at in theirs {
-            self.segments[at].pool = MemPoolId::DEFAULT;
+            self.book_inherited(at);
             let free: Vec<u32> =
                 self.blocks_of(self.segments[at].first).map(|(block, _)| block).filter(|block| self.is_free(*block)).collect();
             free.into_iter().for_each(|block| self.list(block));
         }
     }
 
-    /// Bytes of the pool's segments, and of live blocks in them.
+    /// Bytes of the private pool's segments, and of live blocks in them: a walk over these.
     pub fn mem_pool_bytes(&self, pool: MemPoolId) -> (u64, u64) {
-        let mut bytes = (0, 0);
-        for (_, segment) in
-            self.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant && segment.pool == pool)
-        {
-            let lent = self.blocks_of(segment.first).filter(|(_, block)| block.state == BlockState::Lent);
-            bytes = (bytes.0 + segment.size, bytes.1 + lent.map(|(_, block)| block.size).sum::<u64>());
-        }
-        bytes
+        let theirs = self.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant && segment.pool == pool);
+        let blocks = theirs.flat_map(|(_, segment)| self.blocks_of(segment.first));
+        let live = blocks.filter(|(_, block)| block.state == BlockState::Lent).map(|(_, block)| block.size).sum();
+        (self.mem_pool_reserved(pool), live)
+    }
+
+    /// Bytes of the private pool's segments; takes no walk.
+    pub fn mem_pool_reserved(&self, pool: MemPoolId) -> u64 {
+        self.stats.private_bytes(pool)
     }
 
     fn private_at(&self, pool: MemPoolId) -> Option<usize> {

@@ -12,7 +12,7 @@
 
 use super::block::BlockState;
 use super::free_tree::Key;
-use super::ladder::{Answer, SegmentRequest};
+use super::ladder::Answer;
 use super::policy::{Config, Request, Rung};
 use super::pool::Pool;
 use super::report::OomCause;
@@ -35,6 +35,13 @@ pub const MIN_LARGE_ALLOC: u64 = 10 << 20;
 pub(super) struct Owner {
     pub stream: StreamId,
     pub small: bool,
+}
+
+impl Owner {
+    /// Whose blocks serve a request for a block of `size` bytes.
+    pub(super) fn of(request: &Request, size: u64) -> Owner {
+        Owner { stream: request.stream, small: size <= SMALL_SIZE }
+    }
 }
 
 /// A freed block that other streams have used.
@@ -68,13 +75,12 @@ impl Pool {
     /// The ladder of this policy: a cached block; garbage collection; a segment; oversize segments back and a segment; all
     /// work awaited, every cached segment back and a segment; out of memory.
     pub(super) fn alloc_pytorch(&mut self, request: &mut Request, horizons: &impl Horizons) -> Answer {
-        self.finish_events(horizons);
         let size = self.round(request.bytes);
-        let owner = Owner { stream: request.stream, small: size <= SMALL_SIZE };
+        let owner = Owner::of(request, size);
         let most = self.config.max_segment & !(self.config.alignment - 1);
         let wanted = segment_size(size, self.config.large_segment_size).min(most).max(size);
-        if request.bought
-            && let Some(key) = self.bought(request.pool, owner, wanted)
+        if request.buyer != 0
+            && let Some(key) = self.bought(request, owner, wanted)
         {
             return self.lend(key, size, request, horizons);
         }
@@ -85,7 +91,7 @@ impl Pool {
             return self.lend(key, size, request, horizons);
         }
         if size > self.config.max_segment {
-            return self.exhausted(OomCause::LargerThanBuffer, size, request);
+            return self.exhausted(OomCause::LargerThanBuffer, size, wanted, request, horizons);
         }
         self.reap(horizons);
         if collects && first {
@@ -105,21 +111,14 @@ impl Pool {
                 }
                 Rung::Released if !request.waited => {
                     request.waited = true;
+                    self.book_retry(request);
                     return self.wait_for_completion();
                 }
                 Rung::Released => self.mark_idle(),
                 Rung::Refused => break,
             }
             if self.held(horizons).saturating_add(wanted) <= self.limit {
-                self.pending += wanted;
-                request.bought = true;
-                return Answer::NeedSegment(SegmentRequest {
-                    size: wanted,
-                    pool: request.pool,
-                    owner: Some(owner),
-                    stream: owner.stream,
-                    tag: request.tag,
-                });
+                return self.buy(wanted, Some(owner), request);
             }
             request.rung = request.rung.next();
         }
@@ -135,20 +134,20 @@ impl Pool {
             () if self.held(horizons).saturating_add(wanted) > self.limit => (OomCause::Limit, wanted),
             () => (OomCause::Driver, size),
         };
-        self.exhausted(cause, size, request)
+        self.exhausted(cause, size, wanted, request, horizons)
     }
 
-    /// A segment of just this size that was bought and not yet asked for.
-    fn bought(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<Key> {
-        let free = self.list_of(pool);
+    /// The segment of just this size that was bought for the request.
+    fn bought(&self, request: &Request, owner: Owner, size: u64) -> Option<Key> {
+        let free = self.list_of(request.pool);
         let fitting = std::iter::successors(free.first_fit(owner, size), |key| free.after(owner, *key));
         let mut same_size = fitting.take_while(|key| key.size == size);
-        same_size.find(|key| self.segments[self.blocks[key.block].segment].fresh)
+        same_size.find(|key| self.segments[self.blocks[key.block].segment].buyer == request.buyer)
     }
 
     /// The smallest cached block that fits and that the rules of oversize blocks leave to this size. Only the first one is
     /// looked at.
-    fn cached(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<Key> {
+    pub(super) fn cached(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<Key> {
         let key = self.list_of(pool).first_fit(owner, size)?;
         let largest = self.config.max_split_size;
         let too_large = match size < largest {
@@ -216,16 +215,12 @@ impl Pool {
         event.filter(|event| event.number > horizons.completed(event.stream)).collect()
     }
 
-    /// Frees the blocks whose events have completed.
+    /// Frees the blocks whose events have completed; to be asked when work has, not for each request.
     pub(super) fn finish_events(&mut self, horizons: &impl Horizons) {
-        let mut at = 0;
-        while let Some(Waiting { block, events }) = self.waiting.get(at) {
-            if events.iter().any(|event| event.number > horizons.completed(event.stream)) {
-                at += 1;
-                continue;
-            }
-            let block = *block;
-            self.waiting.remove(at);
+        let waits = |events: &FenceSet| events.iter().any(|event| event.number > horizons.completed(event.stream));
+        let (waiting, done) = std::mem::take(&mut self.waiting).into_iter().partition(|Waiting { events, .. }| waits(events));
+        self.waiting = waiting;
+        for Waiting { block, .. } in done {
             self.book_waiting(block, false);
             self.make_free(block, horizons);
         }

@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use super::policy::Tag;
 use super::stats::Breakdown;
+use super::ways::Way;
 use crate::ids::{MemPoolId, StreamId};
 
 /// What stood in the way.
@@ -40,6 +41,11 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// True for a block of theirs.
+    pub(super) fn has(&self, tag: &Tag) -> bool {
+        (self.label, self.location) == (tag.label, tag.location)
+    }
+
     /// Adds up blocks by label and caller's line, the largest sum first.
     pub(super) fn sum(blocks: impl Iterator<Item = (Tag, u64)>) -> Vec<Holder> {
         let one = |(tag, bytes): (Tag, u64)| Holder { label: tag.label, location: tag.location, count: 1, bytes };
@@ -79,8 +85,6 @@ pub struct OomReport {
     pub location: &'static Location<'static>,
     /// Bytes that may be reserved at most; `u64::MAX` for no limit.
     pub limit: u64,
-    /// The share of the set limit that this is (`per_process_memory_fraction`).
-    pub memory_fraction: f64,
     /// Bytes of the largest buffer of the adapter.
     pub max_segment: u64,
     /// Bytes of live blocks.
@@ -95,6 +99,8 @@ pub struct OomReport {
     pub breakdown: Breakdown,
     /// The largest holders, largest first, at most five.
     pub holders: Vec<Holder>,
+    /// What would make the request succeed: each alone, the simplest first. None where nothing simple is sure to.
+    pub ways: Vec<Way>,
 }
 
 impl OomReport {
@@ -106,72 +112,47 @@ impl OomReport {
         }
     }
 
-    /// Bytes by which the limit is too small for this request as things stand.
-    pub fn shortfall(&self) -> u64 {
-        let room = self.limit.saturating_sub(self.reserved.saturating_add(self.pending));
-        self.rounded.saturating_sub(room)
-    }
-
-    /// Bytes of the limit as it is set, for so many of which may be reserved.
-    fn set(&self, bytes: u64) -> u64 {
-        match self.memory_fraction > 0.0 && self.memory_fraction < 1.0 {
-            true => (bytes as f64 / self.memory_fraction).ceil() as u64 + 1,
-            false => bytes,
-        }
-    }
-
+    /// Facts, then what would make the request succeed; where the pool knows of nothing, what people do.
     fn help(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cached, piece) = (Bytes(self.breakdown.cached), Bytes(self.largest_free));
         match self.cause {
-            OomCause::LargerThanBuffer => write!(
-                f,
-                "one buffer of this adapter holds at most {} (max_buffer_size); split the tensor or use a smaller batch",
-                Bytes(self.max_segment)
-            ),
-            OomCause::LargerThanLimit => {
-                write!(f, "this request alone exceeds the limit; raise the limit to {} or more", Bytes(self.set(self.rounded)))
+            OomCause::LargerThanBuffer => {
+                let most = Bytes(self.max_segment);
+                write!(f, "one buffer of this adapter holds at most {most} (max_buffer_size); split the tensor or ")?;
             }
-            OomCause::Limit => {
-                write!(f, "raise the limit by {} or free ", Bytes(self.set(self.shortfall())))?;
-                match self.memory_fraction < 1.0 {
-                    true => write!(f, "{}", Bytes(self.shortfall()))?,
-                    false => f.write_str("as much")?,
-                }
-                self.suggest_holder(f)
+            OomCause::LargerThanLimit => write!(f, "this request alone exceeds the limit; ")?,
+            OomCause::Limit => {}
+            OomCause::Fragmented => write!(f, "{cached} are cached but in pieces of at most {piece}; ")?,
+            OomCause::Stranded if self.pool != MemPoolId::DEFAULT => {
+                write!(f, "{cached} are cached, {piece} of them in one piece, but outside of the private pool; ")?;
             }
-            OomCause::Fragmented => {
+            OomCause::Stranded if self.ways.iter().any(|way| matches!(way, Way::DropPool(_))) => {
+                write!(f, "{cached} are cached, but kept by private pools (use_on_oom shares them); ")?;
+            }
+            OomCause::Stranded => {
                 write!(
                     f,
-                    "{} are cached but in pieces of at most {}; free blocks that lie between them",
-                    Bytes(self.breakdown.cached),
-                    Bytes(self.largest_free)
+                    "{cached} are cached, but kept by policy pytorch for other streams or sizes (policy linn shares them); "
                 )?;
-                if self.shortfall() > 0 {
-                    write!(f, ", or raise the limit by {}", Bytes(self.set(self.shortfall())))?;
-                }
-                Ok(())
             }
-            OomCause::Stranded if self.pool != MemPoolId::DEFAULT => write!(
-                f,
-                "{} are cached, {} of them in one piece, but outside of the private pool; leave its scope for this request",
-                Bytes(self.breakdown.cached),
-                Bytes(self.largest_free)
-            ),
-            OomCause::Stranded => write!(
-                f,
-                "{} are cached, but kept for others: by private pools (use_on_oom shares them), or by policy pytorch for other \
-                 streams or sizes (policy linn shares them)",
-                Bytes(self.breakdown.cached)
-            ),
-            OomCause::Driver => {
-                write!(f, "the driver has no more memory; use a smaller batch, or close other programs that use this adapter")
-            }
+            OomCause::Driver => write!(f, "the driver has no more memory; close other programs that use this adapter, or ")?,
         }
+        for (at, way) in self.ways.iter().enumerate() {
+            write!(f, "{}{way}", if at == 0 { "" } else { ", or " })?;
+        }
+        if self.ways.is_empty() { f.write_str("use a smaller batch") } else { Ok(()) }
     }
+}
 
-    fn suggest_holder(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.holders.first() {
-            Some(holder) => write!(f, "; most is held by {} from {}", holder.label, holder.location),
-            None => Ok(()),
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Way::Limit(megabytes) => write!(f, "raise the limit to {megabytes} MiB or more"),
+            Way::Free(Holder { label, location, bytes, .. }) => {
+                write!(f, "free the {} held by {label} from {location}", Bytes(*bytes))
+            }
+            Way::LeavePool => f.write_str("leave its scope for this request"),
+            Way::DropPool(MemPoolId(number)) => write!(f, "drop the private pool (0, {number})"),
         }
     }
 }

@@ -21,7 +21,7 @@ impl Pool {
             idle_since: self.searches,
             first: NONE,
             lent: 0,
-            fresh: true,
+            buyer: request.buyer,
             uses: FenceSet::new(),
             small: request.owner.map_or(size <= SMALL_SIZE, |owner| owner.small),
             address: self.addresses.next(size),
@@ -65,10 +65,16 @@ impl Pool {
 
     /// Marks every idle segment, also those that their buyers have not come for: these buy another one.
     pub(super) fn mark_idle(&mut self) {
-        self.segments.iter_mut().for_each(|segment| segment.fresh = false);
+        self.segments.iter_mut().for_each(|segment| segment.buyer = 0);
         for segment in self.idle_segments() {
             self.mark(segment);
         }
+    }
+
+    /// The request is done: what was bought for it and did not serve it is idle like any other.
+    #[cold]
+    pub(super) fn leave_bought(&mut self, buyer: u32) {
+        self.segments.iter_mut().filter(|segment| segment.buyer == buyer).for_each(|segment| segment.buyer = 0);
     }
 
     /// Marks idle segments that can be given back without waiting, the largest first, until `bytes` are reached.
@@ -90,7 +96,7 @@ impl Pool {
     /// Everybody's open segments without a lent block, the largest last; not those that their buyers have not come for.
     pub(super) fn idle_segments(&self) -> Vec<u32> {
         let is_idle = |segment: &Segment| {
-            segment.state == SegmentState::Open && segment.lent == 0 && !segment.fresh && segment.pool == MemPoolId::DEFAULT
+            segment.state == SegmentState::Open && segment.lent == 0 && segment.buyer == 0 && segment.pool == MemPoolId::DEFAULT
         };
         let idle = self.segments.iter().filter(|(_, segment)| is_idle(segment));
         let mut idle: Vec<u32> = idle.map(|(at, _)| at).collect();

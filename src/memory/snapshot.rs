@@ -103,7 +103,8 @@ pub struct Snapshot {
     pub overflowed: u64,
     /// What is recorded.
     pub history: Option<HistoryOptions>,
-    /// The stacks that [`StackId`]s number, innermost frame first. Filled in by whoever captured them.
+    /// The stacks that [`StackId`]s number, innermost frame first; empty where nothing here has that number. Filled in by
+    /// whoever captured them.
     pub stacks: Vec<Vec<Frame>>,
     /// Counters.
     pub stats: Stats,

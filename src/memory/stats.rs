@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::policy::Category;
+use crate::ids::MemPoolId;
 
 /// One counter: now, the most so far, and the sums of all that went up and down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +58,20 @@ impl PoolStats {
     }
 }
 
+/// Bytes of the segments of one private pool. When it is dropped nothing is its own any more; peak and sums stay until they
+/// are reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrivateStats {
+    /// Whose.
+    pub pool: MemPoolId,
+    /// All of its segments.
+    pub all: Stat,
+    /// Those for large requests.
+    pub large_pool: Stat,
+    /// Those for small requests.
+    pub small_pool: Stat,
+}
+
 /// Counters of the pool, in bytes or counts. It dereferences to [`Stats::all`].
 ///
 /// Live blocks are sorted into large and small by the bytes asked for; segments, and what is unused in them, by the
@@ -73,19 +88,22 @@ pub struct Stats {
     pub oversize_allocations: Stat,
     /// Segments of at least that.
     pub oversize_segments: Stat,
+    /// Private pools that have, or had, memory of their own.
+    pub private_pools: Vec<PrivateStats>,
     /// Blocks of at least so many bytes are not split; `u64::MAX` for no such rule.
     pub max_split_size: u64,
     /// Segments bought so far.
     pub num_device_alloc: u64,
     /// Segments given back so far; counted when the memory is really free.
     pub num_device_free: u64,
-    /// Requests that ended in [`Answer::Exhausted`](super::Answer::Exhausted).
+    /// Requests that ended in [`Answer::Exhausted`](super::Answer::Exhausted), whatever stood in the way.
     pub num_ooms: u64,
-    /// Those of them that failed before the driver was asked.
+    /// Those of them that failed without a word from the driver: it had refused none of what was bought for them.
     pub num_oom_rejections: u64,
-    /// Times the last resort was needed.
+    /// Requests for which, at the limit or after a refusal of the driver, all that was idle was given back to try again:
+    /// once for each, whether it failed in the end or not.
     pub num_alloc_retries: u64,
-    /// Times everything had to complete: last resorts and emptied caches.
+    /// Times everything had to complete: for requests (several times where moves empty segments), and for emptied caches.
     pub num_sync_all_streams: u64,
     /// Edges to other streams' commands that came with lent blocks.
     pub order_edges: u64,
@@ -106,7 +124,8 @@ impl std::ops::Deref for Stats {
 }
 
 impl Stats {
-    /// PyTorch's `memory_stats()`: every counter by its name, sorted. `order_edges`, `moves` and `moved_bytes` are ours.
+    /// PyTorch's `memory_stats()`: every counter by its name, sorted. A private pool's are `reserved_bytes_by_private_pools`
+    /// with its two numbers, `0_1` for the first. `order_edges`, `moves` and `moved_bytes` are ours.
     ///
     /// Numbers are signed because PyTorch's `max_split_size` is -1 where there is none.
     pub fn flat(&self) -> BTreeMap<String, i64> {
@@ -120,6 +139,11 @@ impl Stats {
         };
         for (pool, stats) in [("all", &self.all), ("large_pool", &self.large_pool), ("small_pool", &self.small_pool)] {
             stats.named().into_iter().for_each(|(metric, stat)| put(format!("{metric}.{pool}"), stat));
+        }
+        for stats in &self.private_pools {
+            for (pool, stat) in [("all", stats.all), ("large_pool", stats.large_pool), ("small_pool", stats.small_pool)] {
+                put(format!("reserved_bytes_by_private_pools.0_{}.{pool}", stats.pool.0), stat);
+            }
         }
         put("oversize_allocations".into(), self.oversize_allocations);
         put("oversize_segments".into(), self.oversize_segments);

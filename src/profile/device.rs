@@ -5,13 +5,13 @@ use crate::device::Device;
 
 impl Device {
     /// A table for people: PyTorch's, then where the bytes are now and were at the peaks, and, where wgpu tells, what the
-    /// driver holds. `abbreviated` leaves out the shares
-    /// of large and small requests.
+    /// driver holds. All but the driver's line is of one moment. `abbreviated` leaves out the shares of large and small
+    /// requests.
     pub fn memory_summary(&self, abbreviated: bool) -> String {
-        let (stats, breakdown) = (self.stats(), self.memory_breakdown());
+        let stats = self.stats();
         let staging = stats.staging_upload_bytes + stats.staging_download_bytes + stats.queue.staging_texture_bytes;
         let table = memory_summary(&stats.memory, 0, abbreviated);
-        let categories = category_summary(&stats.memory, &breakdown, staging);
+        let categories = category_summary(&stats.memory, &stats.breakdown, staging);
         let (edges, syncs) = (stats.timeline.order_edges, stats.queue.host_syncs);
         let mut driver = String::new();
         if let Some(held) = self.driver_memory() {

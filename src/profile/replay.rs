@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use crate::ids::StreamId;
 use crate::memory::sim::{Lease, SimDevice};
-use crate::memory::size_class::round_up;
+use crate::memory::size_class::{MAX_SEGMENT, round_up};
 use crate::memory::{Category, Config, Tag};
 
 /// One line of a workload.
@@ -127,16 +127,16 @@ impl Workload {
     }
 
     /// The most bytes live at one time, sizes rounded up to 512 bytes: no allocator with blocks of that grain can reserve less
-    /// (linn's are of 256). Requests of more than
-    /// `max_segment` bytes, which cannot be served, are left out.
+    /// (linn's are of 256). Requests of more than `max_segment` bytes (or [`MAX_SEGMENT`]), which cannot be served, are left
+    /// out. Where the sum is beyond a `u64` it is `u64::MAX`.
     pub fn peak_live(&self, max_segment: u64) -> u64 {
         let mut sizes = HashMap::new();
-        let (mut live, mut peak) = (0u64, 0);
+        let (mut live, mut peak) = (0u128, 0);
         for row in &self.rows {
             match *row {
-                Row::Alloc { size, .. } if size > max_segment => {}
+                Row::Alloc { size, .. } if size > max_segment.min(MAX_SEGMENT) => {}
                 Row::Alloc { id, size, .. } => {
-                    let size = round_up(size, 512);
+                    let size = u128::from(round_up(size, 512));
                     sizes.insert(id, size);
                     live += size;
                     peak = peak.max(live);
@@ -145,7 +145,7 @@ impl Workload {
                 Row::EmptyCache => {}
             }
         }
-        peak
+        u64::try_from(peak).unwrap_or(u64::MAX)
     }
 }
 
@@ -215,7 +215,7 @@ pub fn replay(workload: &Workload, options: &Options) -> Figures {
                     }
                     Err(_) => {
                         figures.failed += 1;
-                        if size > options.config.max_segment {
+                        if size > device.pool().config().max_segment {
                             figures.beyond_segment += 1;
                         }
                     }

@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use smallvec::{SmallVec, smallvec};
 
 use crate::memory::{Action, Event, Frame, Policy, SegmentSnapshot, Snapshot, StackId, Tag};
 
@@ -131,25 +132,26 @@ impl Snapshot {
 
     fn trace_json(&self) -> Vec<EntryJson<'_>> {
         let mut entries: Vec<EntryJson<'_>> = Vec::with_capacity(self.trace.len() + 1);
-        // The `alloc` entries of blocks that live at this point of the walk, by address.
-        let mut live: FxHashMap<u64, usize> = FxHashMap::default();
+        // The `alloc` entries of blocks that live at this point of the walk, by address: one for each place it lay at.
+        let mut live: FxHashMap<u64, SmallVec<[usize; 1]>> = FxHashMap::default();
         for event in &self.trace {
             match event.action {
                 Action::SetCategory => {
-                    if let Some(at) = live.get(&event.address) {
+                    for at in live.get(&event.address).into_iter().flatten() {
                         entries[*at].category = event.tag.category.name();
                     }
                 }
                 Action::Move => {
-                    live.remove(&event.from);
+                    let mut places = live.remove(&event.from).unwrap_or_default();
                     for action in [Action::FreeRequested, Action::FreeCompleted] {
                         entries.push(self.entry(&Event { action, address: event.from, ..*event }));
                     }
-                    live.insert(event.address, entries.len());
+                    places.push(entries.len());
+                    live.insert(event.address, places);
                     entries.push(self.entry(&Event { action: Action::Alloc, ..*event }));
                 }
                 Action::Alloc => {
-                    live.insert(event.address, entries.len());
+                    live.insert(event.address, smallvec![entries.len()]);
                     entries.push(self.entry(event));
                 }
                 Action::FreeRequested => {

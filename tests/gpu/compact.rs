@@ -101,13 +101,14 @@ fn without_compaction_the_same_request_fails_and_says_so() {
 fn moves_are_ordered_with_busy_streams() {
     let device = limited(64);
     let (main, side) = (device.default_stream(), device.new_stream());
+    let mut moves = 0;
     for round in 0..20 {
         let tensors: Vec<Tensor> = (0..16).map(|mark| marked(&device, mark, ONE + mark * 512)).collect();
         let odd: Vec<Tensor> = tensors.iter().skip(1).step_by(2).cloned().collect();
         drop(tensors);
         let before: Vec<Tensor> = side.scope(|| odd.iter().map(|x| (x * 2.0).unwrap()).collect());
         let event = side.record_event();
-        device.compact(u64::MAX).unwrap();
+        moves += device.compact(u64::MAX).unwrap().moves;
         main.wait_event(&event).unwrap();
         let after: Vec<Tensor> = side.scope(|| odd.iter().map(|x| (x + 1.0).unwrap()).collect());
         for (i, x) in odd.iter().enumerate() {
@@ -117,6 +118,7 @@ fn moves_are_ordered_with_busy_streams() {
             assert_eq!(after[i].to_vec::<f32>().unwrap()[0], expected as f32 + 1.0, "round {round}");
         }
     }
+    assert!(moves > 0);
 }
 
 /// Parameters after a few steps of training, with blocks of other sizes coming and going.

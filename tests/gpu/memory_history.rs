@@ -41,7 +41,10 @@ fn a_training_step_names_its_own_lines_as_holders() {
 fn whole_stacks_are_captured_on_request() {
     #[inline(never)]
     fn my_own_function(device: &linn::Device) -> Tensor {
-        Tensor::zeros(device, &[1000]).unwrap()
+        // (Not the last thing it does: a call in that place may become a jump, and leave no frame.)
+        let tensor = Tensor::zeros(device, &[1000]).unwrap();
+        std::hint::black_box(&tensor);
+        tensor
     }
     let device = crate::device::open(DeviceOptions::default());
     device.record_memory_history(Some(HistoryOptions { stacks: Stacks::All, ..HistoryOptions::default() }));
@@ -51,7 +54,9 @@ fn whole_stacks_are_captured_on_request() {
     let stack = blocks.find(|block| block.requested_size == 4000).and_then(|block| block.stack).expect("a stack");
     let frames = &snapshot.stacks[stack.0 as usize];
     let own = frames.iter().find(|frame| frame.name.contains("my_own_function"));
-    assert!(own.is_some_and(|frame| frame.file.ends_with("memory_history.rs") && frame.line > 40), "{frames:?}");
+    // A build without debug information knows names alone.
+    let named = |frame: &linn::memory::Frame| frame.file.ends_with("memory_history.rs") && frame.line > 40;
+    assert!(own.is_some_and(|frame| named(frame) || frame.file.is_empty() && !cfg!(debug_assertions)), "{frames:?}");
     assert!(!frames[0].name.contains("capture_stack"), "{:?}", frames[0]);
     drop(tensor);
     device.record_memory_history(None);

@@ -97,3 +97,36 @@ fn recording_streams_never_runs_out_of_memory() {
         assert_eq!((device.memory_allocated(), device.memory_stats()["num_ooms"]), (0, 0), "{policy}");
     }
 }
+
+/// Numbers that are shown together are of one moment, whatever other threads do meanwhile.
+#[test]
+fn statistics_and_their_summary_are_of_one_moment() {
+    let device = open();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let reserved = |summary: &str| {
+        let line = |start: &str| summary.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{summary}"));
+        let cells: Vec<&str> = line("| GPU reserved memory").split('|').map(str::trim).collect();
+        let words: Vec<&str> = cells[2].split_whitespace().chain(line("= reserved").split_whitespace().skip(2)).collect();
+        let mib = |number: &str, unit: &str| {
+            let scale = ["B", "KiB", "MiB"].iter().position(|known| *known == unit).unwrap_or_else(|| panic!("{unit}"));
+            number.parse::<f64>().unwrap() * [1.0 / MIB as f64, 1.0 / 1024.0, 1.0][scale]
+        };
+        (mib(words[0], words[1]), mib(words[2], words[3]))
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                drop((megabytes(&device, 1), megabytes(&device, 20)));
+                device.empty_cache().unwrap();
+            }
+        });
+        for _ in 0..300 {
+            let stats = device.stats();
+            assert_eq!(stats.breakdown.sum(), stats.memory.reserved_bytes.current);
+            assert_eq!(stats.breakdown.allocated(), stats.memory.allocated_bytes.current);
+            let (table, categories) = reserved(&device.memory_summary(true));
+            assert_eq!(table, categories);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

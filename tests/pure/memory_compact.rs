@@ -22,9 +22,23 @@ fn tag() -> Tag {
 
 #[derive(Debug)]
 enum Command {
-    Write { place: usize, value: u64 },
-    Read { place: usize, value: u64 },
-    Move { place: usize, to: Place },
+    Write {
+        place: usize,
+        value: u64,
+    },
+    Read {
+        place: usize,
+        value: u64,
+    },
+    /// By somebody who knows the place and not its name: what `record_stream` is for.
+    Foreign {
+        at: Place,
+        value: u64,
+    },
+    Move {
+        place: usize,
+        to: Place,
+    },
 }
 
 struct Held {
@@ -32,6 +46,8 @@ struct Held {
     place: usize,
     /// What the last write enqueued puts there.
     value: Option<u64>,
+    /// Foreign reads are enqueued: it is not written any more, for nobody orders that after them.
+    foreign: bool,
 }
 
 struct World {
@@ -46,6 +62,8 @@ struct World {
     in_flight: VecDeque<SubmissionId>,
     values: u64,
     moves: u64,
+    /// Of blocks that a recorded stream may still read.
+    foreign_moves: u64,
 }
 
 impl World {
@@ -65,6 +83,7 @@ impl World {
             in_flight: VecDeque::new(),
             values: 0,
             moves: 0,
+            foreign_moves: 0,
         }
     }
 
@@ -79,6 +98,9 @@ impl World {
         while let Some(step) = self.pool.poll_move() {
             let place = self.of_block[&step.block];
             self.timeline.wait(step.fence.stream, &step.after);
+            let foreign = self.timeline.foreign_uses(step.block);
+            self.timeline.wait(step.fence.stream, &foreign);
+            self.foreign_moves += u64::from(!foreign.is_empty());
             self.enqueue(step.fence.stream, step.block, Access::Write, Command::Move { place, to: step.to });
             assert_eq!(self.timeline.last(step.fence.stream), step.fence);
             self.moves += 1;
@@ -101,7 +123,7 @@ impl World {
                     self.timeline.begin_block(block, self.pool.inherited(block).clone());
                     self.places.push(place);
                     self.of_block.insert(block, self.places.len() - 1);
-                    self.held.push(Held { block, place: self.places.len() - 1, value: None });
+                    self.held.push(Held { block, place: self.places.len() - 1, value: None, foreign: false });
                     return;
                 }
                 Answer::NeedSegment(segment) => {
@@ -124,6 +146,9 @@ impl World {
     }
 
     fn write(&mut self, at: usize, stream: StreamId) {
+        if self.held[at].foreign {
+            return;
+        }
         self.values += 1;
         let (block, place) = (self.held[at].block, self.held[at].place);
         self.held[at].value = Some(self.values);
@@ -135,6 +160,17 @@ impl World {
         if let (block, place, Some(value)) = (held.block, held.place, held.value) {
             self.enqueue(stream, block, Access::Read, Command::Read { place, value });
         }
+    }
+
+    /// A command that the timeline knows nothing of reads the block where it lies, after all that is enqueued.
+    fn read_foreign(&mut self, at: usize, stream: StreamId) {
+        let (block, Some(value)) = (self.held[at].block, self.held[at].value) else { return };
+        self.held[at].foreign = true;
+        self.timeline.record_stream(block, stream);
+        let before = self.timeline.everything();
+        self.timeline.wait(stream, &before);
+        self.timeline.enqueue(stream, []);
+        self.recordings[stream.0 as usize].push_back(Command::Foreign { at: self.pool.place(block), value });
     }
 
     fn free(&mut self, at: usize) {
@@ -168,6 +204,10 @@ impl World {
             }
             Command::Read { place, value } => {
                 let words = self.words(self.places[place]);
+                assert!(words.iter().enumerate().all(|(i, word)| *word == value << 20 | i as u64), "wrong contents");
+            }
+            Command::Foreign { at, value } => {
+                let words = self.words(at);
                 assert!(words.iter().enumerate().all(|(i, word)| *word == value << 20 | i as u64), "wrong contents");
             }
             Command::Move { place, to } => {
@@ -207,6 +247,7 @@ enum Op {
     Free { which: usize },
     Write { which: usize, stream: u32 },
     Read { which: usize, stream: u32 },
+    RecordStream { which: usize, stream: u32 },
     Submit { stream: Option<u32>, back: u64 },
     Complete,
     Compact { stream: u32, budget: u64 },
@@ -222,6 +263,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         26 => any::<usize>().prop_map(|which| Op::Free { which }),
         30 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Op::Write { which, stream }),
         15 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Op::Read { which, stream }),
+        4 => (any::<usize>(), stream.clone()).prop_map(|(which, stream)| Op::RecordStream { which, stream }),
         5 => (proptest::option::of(stream.clone()), 0u64..4).prop_map(|(stream, back)| Op::Submit { stream, back }),
         4 => Just(Op::Complete),
         3 => (stream, 0u64..4 * MIB).prop_map(|(stream, budget)| Op::Compact { stream, budget }),
@@ -240,6 +282,9 @@ fn run(ops: &[Op], compaction: Compaction) -> u64 {
             Op::Free { which } => pick(which, &world).into_iter().for_each(|at| world.free(at)),
             Op::Write { which, stream } => pick(which, &world).into_iter().for_each(|at| world.write(at, StreamId(stream))),
             Op::Read { which, stream } => pick(which, &world).into_iter().for_each(|at| world.read(at, StreamId(stream))),
+            Op::RecordStream { which, stream } => {
+                pick(which, &world).into_iter().for_each(|at| world.read_foreign(at, StreamId(stream)));
+            }
             Op::Submit { stream: None, .. } => world.submit(&Flush::Everything),
             Op::Submit { stream: Some(stream), back } => {
                 let mut last = world.timeline.last(StreamId(stream));
@@ -289,6 +334,22 @@ fn blocks_move_to_other_holes() {
     let mut world = comb(MIB, MIB);
     world.alloc(StreamId(0), 3 * MIB, false);
     assert_eq!((world.held.len(), world.moves, world.pool.stats().num_device_alloc), (9, 1, 1));
+    world.verify();
+}
+
+/// What a recorded stream has enqueued reads the old place before its bytes serve somebody else.
+#[test]
+fn blocks_move_after_foreign_uses() {
+    let mut world = comb(MIB, MIB);
+    let late = StreamId(2);
+    (0..8).for_each(|at| world.read_foreign(at, late));
+    world.alloc(StreamId(0), 3 * MIB, false);
+    assert_eq!((world.held.len(), world.moves, world.foreign_moves), (9, 1, 1));
+    // The new block is written on another stream, and nothing of the recorded one was submitted.
+    let new = world.held.len() - 1;
+    world.write(new, StreamId(1));
+    let last = world.timeline.last(StreamId(1));
+    world.submit(&Flush::To(std::iter::once(last).collect::<FenceSet>()));
     world.verify();
 }
 

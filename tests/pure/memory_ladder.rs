@@ -84,6 +84,41 @@ fn a_segment_whose_buyer_never_came_is_not_lost() {
     assert_eq!(alloc(&mut device, 4 * MIB).place.size, 4 * MIB);
 }
 
+/// What was bought for a request that was then served by what another thread gave back is idle, not kept for nobody.
+#[test]
+fn a_segment_whose_buyer_was_served_otherwise_goes_back_like_any_idle_one() {
+    let mut device = SimDevice::new(1 << 40, Config { limit: 64 * MIB, ..Config::default() });
+    let other = alloc(&mut device, 16 * MIB);
+    let mut request = Request::new(MAIN, 16 * MIB, tag());
+    let streams = device.streams().clone();
+    let Answer::NeedSegment(segment) = device.pool_mut().alloc(&mut request, &streams) else { panic!("nothing is cached") };
+    let (first, place) = (other.block, other.place);
+    device.free(other);
+    let bought = device.pool_mut().handle_segment(segment);
+    assert_ne!(bought, place.segment);
+    let Answer::Ready { block, place: served, .. } = device.pool_mut().alloc(&mut request, &streams) else { panic!("two fit") };
+    assert_eq!((served, block), (place, first), "the older of two equal blocks");
+    // 16 lent, 16 idle, 40 wanted of 64: the idle one makes room, without a wait.
+    assert_eq!((alloc(&mut device, 40 * MIB).place.size, device.waits()), (40 * MIB, 0));
+    assert_eq!(device.pool().stats().num_device_free, 1);
+}
+
+/// `garbage_collection_threshold` under this policy: before more than its share of the limit is reserved, idle segments go
+/// back, whatever the peak was. What is live may pass it.
+#[test]
+fn idle_segments_go_back_above_the_threshold() {
+    for (threshold, left) in [(0.0, 52), (0.5, 36)] {
+        let config = Config { limit: 100 * MIB, garbage_collection_threshold: threshold, ..Config::default() };
+        let mut device = SimDevice::new(1 << 40, config);
+        let blocks: Vec<Lease> = (0..4).map(|_| alloc(&mut device, 16 * MIB)).collect();
+        blocks.into_iter().for_each(|lease| device.free(lease));
+        let _lease = alloc(&mut device, 20 * MIB);
+        assert_eq!((device.pool().stats().reserved_bytes.current, device.waits()), (left * MIB, 0), "{threshold}");
+        let _live: Vec<Lease> = (0..2).map(|_| alloc(&mut device, 30 * MIB)).collect();
+        assert!(device.pool().stats().reserved_bytes.current >= 80 * MIB && device.waits() == 0, "no limit for what is live");
+    }
+}
+
 /// Blocks come, go and come, more of them with time; resets of counters at some steps. Places of all blocks.
 fn places(compaction: Compaction, reset: impl Fn(u64) -> bool) -> Vec<Place> {
     let mut device = SimDevice::new(1 << 40, Config { compaction, ..Config::default() });

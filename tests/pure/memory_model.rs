@@ -241,6 +241,7 @@ impl World {
         let size = if pytorch { report.rounded } else { bytes.max(1).next_multiple_of(256) };
         // PyTorch's rules leave pieces that would fit to other streams and sizes, private pools theirs to their own requests.
         let buffers: Vec<_> = self.device.buffers().collect();
+        let mut in_one_segment = 0;
         for (segment, total) in buffers {
             if !self.serves(pool).contains(&self.pool_of(segment)) {
                 continue;
@@ -252,6 +253,7 @@ impl World {
             let starts = live.iter().map(|place| place.offset).chain([total]);
             let largest = std::iter::once(0).chain(ends).zip(starts).map(|(end, start)| start - end).max().unwrap_or(0);
             assert!(pytorch || largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
+            in_one_segment = in_one_segment.max(total - live.iter().map(|place| place.size).sum::<u64>());
         }
         let live: u64 = self.held.iter().map(|held| held.lease.place.size).sum();
         assert_eq!(report.allocated, live);
@@ -266,7 +268,13 @@ impl World {
                 let bought = if pytorch { pytorch::segment_size(size, pytorch::LARGE_SEGMENT) } else { size };
                 assert!(self.refusals > 0 || bought > driver_room);
             }
-            OomCause::Fragmented => assert!(report.breakdown.cached >= size && report.largest_free < size),
+            OomCause::Fragmented => {
+                assert!(report.breakdown.cached >= size && report.largest_free < size);
+                let config = self.device.pool().config();
+                let stuck = pytorch || config.compaction == Compaction::Off || self.held.iter().any(|held| held.pins > 0);
+                // Blocks that may move slide together, so there is no segment with that much free.
+                assert!(stuck || in_one_segment < size, "{in_one_segment} bytes in one segment: {report}");
+            }
             other => panic!("unknown cause {other:?}"),
         }
         let text = report.to_string();

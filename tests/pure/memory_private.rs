@@ -2,7 +2,7 @@
 
 use linn::ids::{MemPoolId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Category, Config, MemPoolOptions, OomCause, OomReport, Policy, Request, Tag};
+use linn::memory::{Category, Config, MemPoolOptions, OomCause, OomReport, Policy, PrivateStats, Request, Stat, Tag};
 
 const MIB: u64 = 1 << 20;
 const PLAIN: MemPoolOptions = MemPoolOptions { no_split: false, use_on_oom: false };
@@ -106,7 +106,12 @@ fn a_pool_that_helps_out_serves_before_a_request_fails() {
         // The other one's memory is not touched, and the report says whose it is.
         let report = ask(&mut device, MemPoolId::DEFAULT, 30 * MIB).unwrap_err();
         assert_eq!(report.cause, OomCause::Stranded);
-        assert!(report.to_string().contains("help: 50.0 MiB are cached, but kept for others: by private pools"), "{report}");
+        assert!(
+            report.to_string().contains(
+                "help: 50.0 MiB are cached, but kept by private pools (use_on_oom shares them); drop the private pool (0, 1)"
+            ),
+            "{report}"
+        );
         assert!(ask(&mut device, keeps, 30 * MIB).is_ok(), "its own requests get it");
         device.pool().validate().unwrap();
     }
@@ -155,4 +160,48 @@ fn a_request_in_a_pool_is_told_of_memory_outside() {
         assert!(!text.contains("use_on_oom"), "{text}");
     }
     device.pool().validate().unwrap();
+}
+
+/// PyTorch's `reserved_bytes_by_private_pools`: 0 from the moment the pool is dropped; what was stays until it is reset.
+#[test]
+fn what_a_private_pool_reserves_is_counted() {
+    for config in both() {
+        let pytorch = config.policy == Policy::Pytorch;
+        let mut device = SimDevice::new(1 << 40, config);
+        let [first, second] = [(); 2].map(|()| device.pool_mut().new_mem_pool(PLAIN));
+        assert!(device.pool().stats().private_pools.is_empty(), "neither has bought anything");
+        let held = [MIB / 2, 30 * MIB].map(|bytes| ask(&mut device, second, bytes).unwrap());
+        let _outside = ask(&mut device, MemPoolId::DEFAULT, 30 * MIB).unwrap();
+        let stat = |current, sum| Stat { current, peak: sum, allocated: sum, freed: sum - current };
+        // Linn's segments are counted by their size, PyTorch's by what they are for.
+        let small = if pytorch { 2 * MIB } else { 0 };
+        let expected = |current: u64| PrivateStats {
+            pool: second,
+            all: stat(current, 32 * MIB),
+            large_pool: stat(current.saturating_sub(small), 32 * MIB - small),
+            small_pool: stat(current.min(small), small),
+        };
+        assert_eq!(device.pool().stats().private_pools, [expected(32 * MIB)]);
+        assert_eq!(device.pool().mem_pool_reserved(second), 32 * MIB);
+        assert_eq!(device.pool().mem_pool_reserved(first), 0);
+
+        let flat = device.pool().stats().flat();
+        let ours = flat.iter().filter(|(name, _)| name.starts_with("reserved_bytes_by_private_pools."));
+        assert_eq!(ours.count(), 3 * 4);
+        for (name, value) in
+            [("all.current", 32), ("all.peak", 32), ("large_pool.allocated", 32 - small / MIB), ("small_pool.freed", 0)]
+        {
+            assert_eq!(flat[&format!("reserved_bytes_by_private_pools.0_2.{name}")], (value * MIB) as i64, "{name}");
+        }
+
+        device.pool_mut().drop_mem_pool(second);
+        assert_eq!(device.pool().stats().private_pools, [expected(0)], "its segments are everybody's");
+        device.pool_mut().reset_peak_stats();
+        assert_eq!(device.pool().stats().private_pools[0].all, Stat { peak: 0, ..stat(0, 32 * MIB) });
+        device.pool_mut().reset_accumulated_stats();
+        assert!(device.pool().stats().private_pools.is_empty(), "nothing is left to tell");
+        held.into_iter().for_each(|lease| device.free(lease));
+        device.empty_cache();
+        device.pool().validate().unwrap();
+    }
 }

@@ -1,8 +1,8 @@
 //! The counters have PyTorch's meaning, and every reserved byte has a category.
 
 use linn::ids::StreamId;
-use linn::memory::sim::SimDevice;
-use linn::memory::{BlockState, Category, Config, Stat, Tag};
+use linn::memory::sim::{Lease, SimDevice};
+use linn::memory::{BlockState, Category, Compaction, Config, OomCause, Policy, Stat, Tag};
 
 const MIB: u64 = 1 << 20;
 const MAIN: StreamId = StreamId(0);
@@ -98,7 +98,7 @@ fn flat_names_are_pytorchs() {
 }
 
 /// A step of the next test: blocks come and go on two streams.
-fn random_walk(device: &mut SimDevice, held: &mut Vec<linn::memory::sim::Lease>, step: u64, state: &mut u64) {
+fn random_walk(device: &mut SimDevice, held: &mut Vec<Lease>, step: u64, state: &mut u64) {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let random = *state >> 33;
     if random % 5 < 3 || held.is_empty() {
@@ -225,4 +225,142 @@ fn every_byte_has_a_category() {
     assert_eq!((device.pool().breakdown().retiring, device.driver_bytes()), (2 * MIB, 2 * MIB));
     assert!(device.complete_one());
     assert_eq!((device.pool().breakdown().sum(), device.driver_bytes()), (0, 0));
+}
+
+/// num_ooms, num_oom_rejections, num_alloc_retries, num_sync_all_streams.
+fn failures(device: &SimDevice) -> (u64, u64, u64, u64) {
+    let stats = device.pool().stats();
+    (stats.num_ooms, stats.num_oom_rejections, stats.num_alloc_retries, stats.num_sync_all_streams)
+}
+
+fn ask(device: &mut SimDevice, bytes: u64) -> Result<Lease, OomCause> {
+    device.alloc(MAIN, bytes, tag(Category::Temporary)).map_err(|report| report.cause)
+}
+
+#[test]
+fn a_request_counts_as_one_retry_however_often_it_waits() {
+    // The last resort, which fails; and one that succeeds.
+    let mut device = SimDevice::new(1 << 40, Config { limit: 64 * MIB, ..Config::default() });
+    let mut half = ask(&mut device, 32 * MIB).unwrap();
+    assert_eq!(ask(&mut device, 40 * MIB).unwrap_err(), OomCause::Limit);
+    assert_eq!(failures(&device), (1, 1, 1, 1), "our limit: the driver was not asked");
+    device.use_on(MAIN, &mut half);
+    device.free(half);
+    let whole = ask(&mut device, 64 * MIB).unwrap();
+    assert_eq!(failures(&device), (1, 1, 2, 2));
+    device.free(whole);
+    device.empty_cache();
+    assert_eq!(failures(&device), (1, 1, 2, 3), "an emptied cache is no retry");
+    assert_eq!(ask(&mut device, 65 * MIB).unwrap_err(), OomCause::LargerThanLimit);
+    assert_eq!(ask(&mut device, 1 << 50).unwrap_err(), OomCause::LargerThanBuffer);
+    assert_eq!(failures(&device), (3, 3, 2, 3), "hopeless at once");
+
+    // Segments that moves empty, one round after the other: every fourth block of 1 MiB lives.
+    let config = Config { limit: 64 * MIB, max_segment: 2 * MIB, ..Config::default() };
+    let mut device = SimDevice::new(1 << 40, config);
+    let blocks: Vec<Lease> = (0..64).map(|_| ask(&mut device, MIB).unwrap()).collect();
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(at, _)| at % 4 == 0);
+    freed.into_iter().for_each(|(_, lease)| device.free(lease));
+    let two: Vec<Lease> = (0..16).map(|_| ask(&mut device, 2 * MIB).unwrap()).collect();
+    let (waits, (ooms, _, retries, syncs)) = (device.waits(), failures(&device));
+    assert_eq!(ooms, 0);
+    assert_eq!(syncs, waits, "every wait is counted as one");
+    assert!(retries <= 16 && retries <= waits, "{retries} retries, {waits} waits");
+    drop((kept, two));
+}
+
+#[test]
+fn what_the_driver_refused_is_no_rejection() {
+    // It sells when idle segments are back: a retry without a wait. (Below the peak nothing goes back before it refuses.)
+    let mut device = SimDevice::new(64 * MIB, Config::default());
+    let peak = ask(&mut device, 60 * MIB).unwrap();
+    device.free(peak);
+    device.empty_cache();
+    let small = [(); 2].map(|()| ask(&mut device, 8 * MIB).unwrap());
+    small.into_iter().for_each(|lease| device.free(lease));
+    device.refuse_next(1);
+    let _held = ask(&mut device, 40 * MIB).unwrap();
+    assert_eq!(failures(&device), (0, 0, 1, 1), "one wait was the emptied cache's");
+    // It does not.
+    assert_eq!(ask(&mut device, 30 * MIB).unwrap_err(), OomCause::Driver);
+    assert_eq!(failures(&device), (1, 0, 2, 2));
+    // Pieces are not what stood in the way alone: the driver refused as well.
+    let config = Config { max_segment: 32 * MIB, compaction: Compaction::Off, ..Config::default() };
+    let mut device = SimDevice::new(32 * MIB, config);
+    let blocks: Vec<Lease> = (0..32).map(|_| ask(&mut device, MIB).unwrap()).collect();
+    let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(at, _)| at % 2 == 0);
+    freed.into_iter().for_each(|(_, lease)| device.free(lease));
+    let before = failures(&device);
+    assert_eq!(ask(&mut device, 8 * MIB).unwrap_err(), OomCause::Fragmented);
+    assert_eq!(failures(&device).1, before.1, "the driver was asked");
+    assert_eq!(failures(&device).0, before.0 + 1);
+    drop(kept);
+}
+
+#[test]
+fn moves_at_the_limit_are_one_retry_and_below_it_none() {
+    let sparse = |compaction| {
+        let config = Config { limit: 64 * MIB, max_segment: 8 * MIB, compaction, ..Config::default() };
+        let mut device = SimDevice::new(1 << 40, config);
+        let blocks: Vec<Lease> = (0..48).map(|_| ask(&mut device, MIB).unwrap()).collect();
+        let (kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(at, _)| at % 4 == 0);
+        freed.into_iter().for_each(|(_, lease)| device.free(lease));
+        (device, kept)
+    };
+    let (mut device, _kept) = sparse(Compaction::Pressure);
+    device.pool_mut().set_limit(48 * MIB);
+    let large: Vec<Lease> = (0..3).map(|_| ask(&mut device, 8 * MIB).unwrap()).collect();
+    let (ooms, _, retries, syncs) = failures(&device);
+    let stats = device.pool().stats();
+    assert!(ooms == 0 && stats.moves > 0 && retries <= large.len() as u64 && syncs == device.waits(), "{stats:?}");
+    let (mut device, _kept) = sparse(Compaction::Share(10.0));
+    device.pool_mut().set_limit(u64::MAX);
+    let _large: Vec<Lease> = (0..4).map(|_| ask(&mut device, 8 * MIB).unwrap()).collect();
+    let (_, _, retries, syncs) = failures(&device);
+    assert!(device.waits() > 0 && syncs == device.waits() && retries == 0, "nothing was refused: {retries} of {syncs}");
+}
+
+#[test]
+fn oversize_blocks_and_segments_are_counted_and_reset() {
+    for policy in [Policy::Linn, Policy::Pytorch] {
+        let mut device = SimDevice::new(1 << 40, Config { policy, max_split_size: 40 * MIB, ..Config::default() });
+        let of = |device: &SimDevice| (device.pool().stats().oversize_allocations, device.pool().stats().oversize_segments);
+        let below = ask(&mut device, 38 * MIB).unwrap();
+        assert_eq!(of(&device), (Stat::default(), Stat::default()), "{policy:?}");
+        let one = Stat { current: 1, peak: 1, allocated: 1, freed: 0 };
+        let large = ask(&mut device, 40 * MIB).unwrap();
+        assert_eq!(of(&device), (one, one), "{policy:?}");
+        device.free(large);
+        assert_eq!(of(&device), (Stat { current: 0, freed: 1, ..one }, one), "{policy:?}: the segment is cached");
+        device.empty_cache();
+        let gone = Stat { current: 0, freed: 1, ..one };
+        assert_eq!(of(&device), (gone, gone), "{policy:?}");
+        device.pool_mut().reset_peak_stats();
+        assert_eq!(of(&device).0, Stat { peak: 0, ..gone }, "{policy:?}");
+        device.pool_mut().reset_accumulated_stats();
+        assert_eq!(of(&device), (Stat::default(), Stat::default()), "{policy:?}");
+        assert_eq!(device.pool().stats().flat()["max_split_size"], 40 * MIB as i64);
+        device.free(below);
+    }
+}
+
+/// Section 2.3: sums and counters of events start again, values and settings stay.
+#[test]
+fn sums_reset_every_counter_of_events() {
+    let mut device = SimDevice::new(1 << 40, Config { limit: 48 * MIB, ..Config::default() });
+    let half = ask(&mut device, 32 * MIB).unwrap();
+    assert!(ask(&mut device, 40 * MIB).is_err());
+    device.free(half);
+    device.empty_cache();
+    let _held = ask(&mut device, MIB).unwrap();
+    let names =
+        ["num_device_alloc", "num_device_free", "num_ooms", "num_oom_rejections", "num_alloc_retries", "num_sync_all_streams"];
+    let before = device.pool().stats().flat();
+    assert_eq!(names.map(|name| before[name]), [2, 1, 1, 1, 1, 2]);
+    device.pool_mut().reset_accumulated_stats();
+    let after = device.pool().stats().flat();
+    for (name, value) in &after {
+        let kept = name.ends_with(".current") || name.ends_with(".peak") || name == "max_split_size";
+        assert_eq!(*value, if kept { before[name] } else { 0 }, "{name}");
+    }
 }

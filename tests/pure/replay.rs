@@ -239,3 +239,20 @@ fn the_example_reads_histories() {
     assert!(fact.contains("program.json: this is no text: invalid utf-8"), "the cause is among the facts: {error}");
     assert_eq!(help, "pass rows op,id,size,stream or a snapshot as JSON", "the help stands last");
 }
+
+/// Sizes that no driver sells are left out, and no sum wraps.
+#[test]
+fn peak_live_of_sizes_beyond_every_driver() {
+    let peak = |sizes: &[u64], largest: u64| {
+        let rows = sizes.iter().enumerate().map(|(at, size)| format!("a,{at},{size},0\n"));
+        Workload::parse("large", &rows.collect::<String>()).expect("rows").peak_live(largest)
+    };
+    let most = 1 << 56;
+    assert_eq!(peak(&[u64::MAX, 1000, 1 << 63, 1 << 63, most + 1], u64::MAX), 1024);
+    assert_eq!(peak(&[most, 1000], u64::MAX), most + 1024);
+    assert_eq!(peak(&vec![most; 300], u64::MAX), u64::MAX, "300 x 2^56 is beyond a u64");
+    let workload = Workload::parse("large", "a,1,18446744073709551615,0\na,2,72057594037927937,0\na,3,512,0\n").expect("rows");
+    let figures =
+        replay(&workload, &Options { config: Config { max_segment: u64::MAX, ..Config::default() }, ..Options::default() });
+    assert_eq!((figures.peak_live, figures.failed, figures.beyond_segment), (512, 2, 2));
+}
