@@ -35,17 +35,17 @@ pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], opt
 
     for (number, input) in inputs.iter().enumerate() {
         let analytic = match leaves[number].grad() {
-            Some(grad) => grad.to_vec::<f32>()?,
+            Some(grad) => grad.to_vec_async::<f32>()?.wait()?,
             None => vec![0.0; input.len()],
         };
-        let values = input.to_vec::<f32>()?;
+        let values = input.to_vec_async::<f32>()?.wait()?;
         for (element, got) in analytic.iter().enumerate() {
             let at = |x: f32| -> Result<f64> {
                 let mut values = values.clone();
                 values[element] = x;
                 let mut moved: Vec<Tensor> = inputs.iter().map(Tensor::detach).collect();
                 moved[number] = Tensor::from_slice(input.device(), input.shape(), &values)?;
-                let out = no_grad(|| f(&moved))?.to_vec::<f32>()?;
+                let out = no_grad(|| f(&moved))?.to_vec_async::<f32>()?.wait()?;
                 Ok(out.iter().zip(&weights).map(|(y, w)| f64::from(*y) * f64::from(*w)).sum())
             };
             let (low, high) = (values[element] - options.eps, values[element] + options.eps);

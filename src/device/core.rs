@@ -11,6 +11,7 @@ use crate::device::history::StackTable;
 use crate::device::observers::{MemoryUse, Observers, Shortage};
 use crate::device::places::Places;
 use crate::device::staging::Staging;
+use crate::device::waits::Waits;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, Ordinal, SegmentId, StreamId};
 use crate::memory::Pool;
@@ -63,6 +64,7 @@ pub(crate) struct Core {
     /// The queue thread sleeps until it is woken.
     pub(crate) queue_sleeps: bool,
     pub(crate) counters: Counters,
+    pub(crate) waits: Waits,
     pub(crate) stacks: StackTable,
     pub(crate) observers: Observers,
 }
@@ -146,6 +148,7 @@ impl Core {
             queue_thread: None,
             queue_sleeps: false,
             counters: Counters::default(),
+            waits: Waits::default(),
             stacks: StackTable::default(),
             observers: Observers::default(),
         }

@@ -19,8 +19,10 @@ mod observers;
 pub(crate) mod places;
 pub(crate) mod staging;
 mod statistics;
+mod waits;
 
 use std::any::Any;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -30,6 +32,7 @@ pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
 pub use observers::{MemoryUse, Observer};
 pub use statistics::{DeviceStats, DriverMemory};
+pub use waits::{HostWait, SyncDebug, WaitKind};
 
 use crate::device::command::ChunkId;
 use crate::device::core::Core;
@@ -325,16 +328,22 @@ impl Device {
     }
 
     /// Submits everything and waits until it has been executed.
+    #[track_caller]
     pub(crate) fn wait_for_everything(&self) -> Result<()> {
         let fences = self.shared().lock().timeline.everything();
         if !fences.is_empty() {
-            self.block_on(self.completion(fences)?)?;
+            self.block_on(self.completion(fences)?, WaitKind::Synchronize, Location::caller())?;
         }
         self.shared().lock().alive()
     }
 
-    /// Blocks this thread on an answer of the queue and books the wait.
-    pub(crate) fn block_on<T>(&self, answer: oneshot::Receiver<T>) -> Result<T> {
+    /// Blocks this thread on an answer of the queue and books the wait on the line that asked for it.
+    pub(crate) fn block_on<T>(
+        &self,
+        answer: oneshot::Receiver<T>,
+        kind: WaitKind,
+        location: &'static Location<'static>,
+    ) -> Result<T> {
         if cfg!(target_arch = "wasm32") {
             return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
         }
@@ -342,7 +351,9 @@ impl Device {
         let answer = pollster::block_on(answer);
         let mut core = self.shared().lock();
         core.counters.host_syncs += 1;
-        core.counters.host_sync_nanos += start.elapsed().as_nanos() as u64;
+        let waited = start.elapsed();
+        core.counters.host_sync_nanos += waited.as_nanos() as u64;
+        core.waits.add(kind, location, waited);
         answer.map_err(|_| self.closed(&core))
     }
 

@@ -170,7 +170,9 @@ impl Optimizer for Adam {
     }
 
     /// Waits for the step counts: equal ones are shared again.
+    #[track_caller]
     fn load_state(&mut self, tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
+        let _origin = Origin::enter();
         let (mut counters, mut counts): (Vec<Tensor>, Vec<f32>) = (Vec::new(), Vec::new());
         let mut states = Vec::new();
         for group in &self.groups {
@@ -182,7 +184,7 @@ impl Optimizer for Adam {
                     continue;
                 };
                 let require = |kind: &str| find(kind, param.shape())?.ok_or_else(|| incomplete(kind, name));
-                let count = step.to_vec::<f32>()?.first().copied().unwrap_or(0.0);
+                let count = step.to_vec_async::<f32>()?.wait()?.first().copied().unwrap_or(0.0);
                 let counter = counts.iter().position(|known| *known == count).unwrap_or(counts.len());
                 if counter == counts.len() {
                     counts.push(count);

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::device::Device;
+use crate::device::{Device, WaitKind};
 use crate::error::Result;
 use crate::ids::FenceSet;
-use crate::stream::{Stream, read};
+use crate::stream::{Origin, Stream, read};
 
 /// A point of a stream. An event that was never recorded counts as done, as in PyTorch.
 #[derive(Default)]
@@ -33,9 +33,10 @@ impl Event {
     }
 
     /// Blocks until everything before the event has been executed, and reports what went wrong meanwhile.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         let Some((device, point)) = self.point() else { return Ok(()) };
-        device.block_on(device.completion(point)?)?;
+        device.block_on(device.completion(point)?, WaitKind::Synchronize, Origin::line())?;
         read::check_status(&device)
     }
 

@@ -36,7 +36,7 @@ use crate::device::driver::BufferKind;
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
 use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
-use crate::device::{Device, Memory, Shared};
+use crate::device::{Device, Memory, Shared, WaitKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, StreamId};
@@ -110,6 +110,7 @@ impl Device {
     }
 
     /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         self.wait_for_everything()?;
         read::check_status(self)
@@ -178,9 +179,10 @@ impl Stream {
 
     /// Blocks until everything enqueued on this stream so far has been executed (other streams are not waited for), and
     /// reports what went wrong meanwhile.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
         let done = self.device().completion(self.point())?;
-        self.device().block_on(done)?;
+        self.device().block_on(done, WaitKind::Synchronize, Origin::line())?;
         read::check_status(self.device())
     }
 
@@ -225,6 +227,7 @@ pub(crate) fn allocate(device: &Device, size: u64, label: &'static str, category
 /// Enqueues one dispatch on the current stream. `operands` come in the order of the catalogue row's bindings; their roles
 /// come from the row; a last binding named `status` is added here. `textures` are read from copies, made first.
 /// `params` is the row's parameter struct as bytes.
+#[track_caller]
 pub(crate) fn launch(
     device: &Device,
     kernel: KernelId,
@@ -284,6 +287,7 @@ pub(crate) fn launch(
 
 /// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are
 /// taken over at once; the call waits only where more is on its way than staging may hold.
+#[track_caller]
 pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8], label: &'static str) -> Result<()> {
     let (mut offset, mut rest) = (offset, bytes);
     while !rest.is_empty() {
@@ -318,6 +322,7 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
 
 /// A piece of staging memory; buys a chunk, or waits for one, where none is ready. Returns with the lock held. The piece of
 /// an upload can be shorter than asked for.
+#[track_caller]
 fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::sync::MutexGuard<'_, Core>, Piece)> {
     let shared = device.shared();
     let mut core = shared.lock();
@@ -346,6 +351,7 @@ fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::syn
 }
 
 /// Appends a command to the current stream and wakes the queue; waits where far too much is recorded.
+#[track_caller]
 fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
     core.alive()?;
     core.enqueue(current_id(device), accesses, command);
@@ -362,6 +368,7 @@ fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses:
 }
 
 /// Lets the queue work for a while. Only the thread that floods waits.
+#[track_caller]
 fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Core>) -> Result<std::sync::MutexGuard<'a, Core>> {
     if cfg!(target_arch = "wasm32") {
         let help = "await a read or synchronize_async between large uploads";
@@ -375,6 +382,8 @@ fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Cor
     let bound = std::time::Duration::from_millis(50);
     core = shared.room.wait_timeout(core, bound).unwrap_or_else(std::sync::PoisonError::into_inner).0;
     core.counters.back_pressure_waits += 1;
-    core.counters.back_pressure_nanos += start.elapsed().as_nanos() as u64;
+    let waited = start.elapsed();
+    core.counters.back_pressure_nanos += waited.as_nanos() as u64;
+    core.waits.add(WaitKind::Room, Origin::line(), waited);
     Ok(core)
 }

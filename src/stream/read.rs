@@ -10,9 +10,10 @@ use crate::device::command::{Command, Op};
 use crate::device::core::{PendingRead, ReadSlot};
 use crate::device::places::PlaceId;
 use crate::device::staging::Direction;
-use crate::device::{Device, Memory};
+use crate::device::{Device, Memory, WaitKind};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
+use crate::stream::Origin;
 use crate::stream::batch::STATUS_ALIGNMENT;
 use crate::stream::encode::STATUS_SIZE;
 use crate::timeline::{Access, AccessList};
@@ -35,9 +36,10 @@ impl ReadFuture {
     }
 
     /// Blocks until the bytes are there.
+    #[track_caller]
     pub fn wait(self) -> Result<Vec<u8>> {
         let ReadFuture { device, answer } = self;
-        let slot = device.block_on(answer)?;
+        let slot = device.block_on(answer, WaitKind::Read, Origin::line())?;
         bytes(&device, slot)
     }
 
@@ -75,12 +77,14 @@ fn bytes(device: &Device, slot: Result<ReadSlot>) -> Result<Vec<u8>> {
 }
 
 /// Enqueues a read of `size` bytes of `memory` from `offset` on the current stream.
+#[track_caller]
 pub(crate) fn read(device: &Device, memory: &Memory, offset: u64, size: u64, label: &'static str) -> Result<ReadFuture> {
     let mut accesses = AccessList::default();
     accesses.push(memory.block(), Access::Read);
     enqueue_read(device, memory.place(), &accesses, offset, size, label)
 }
 
+#[track_caller]
 fn enqueue_read(
     device: &Device,
     src: PlaceId,
@@ -114,9 +118,11 @@ fn enqueue_read(
 }
 
 /// After a wait: reads the status words where an index kernel may have written them, and returns any late error.
+#[track_caller]
 pub(super) fn check_status(device: &Device) -> Result<()> {
     if device.shared().lock().status_used {
-        enqueue_read(device, PlaceId::STATUS, &AccessList::default(), 0, 0, "status")?.wait()?;
+        let ReadFuture { answer, .. } = enqueue_read(device, PlaceId::STATUS, &AccessList::default(), 0, 0, "status")?;
+        bytes(device, device.block_on(answer, WaitKind::Synchronize, Origin::line())?)?;
         device.shared().lock().status_used = false;
     }
     take_error(device)

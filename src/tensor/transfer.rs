@@ -2,7 +2,7 @@
 
 use crate::dtype::Element;
 use crate::error::{Error, Result};
-use crate::stream::{self, ReadFuture};
+use crate::stream::{self, Origin, ReadFuture};
 use crate::tensor::Tensor;
 
 /// Elements on their way to the host; see [`Tensor::to_vec_async`].
@@ -22,6 +22,7 @@ impl<T: Element> TensorRead<T> {
     }
 
     /// Blocks until the elements are there.
+    #[track_caller]
     pub fn wait(self) -> Result<Vec<T>> {
         match self.bytes {
             None => Ok(Vec::new()),
@@ -67,11 +68,14 @@ fn pick<T: Element>(layout: &crate::layout::Layout, bytes: &[u8]) -> Vec<T> {
 
 impl Tensor {
     /// The elements in row-major order. Blocks until this tensor's own last command has been executed.
+    #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.device().hidden_wait("to_vec", Origin::line())?;
         self.to_vec_async()?.wait()
     }
 
     /// [`Tensor::to_vec`] as a future: the copy is enqueued now, on the current stream; the elements come later.
+    #[track_caller]
     pub fn to_vec_async<T: Element>(&self) -> Result<TensorRead<T>> {
         if self.dtype() != T::DTYPE {
             return Err(Error::DType { op: "to_vec", got: self.dtype(), expected: T::DTYPE.wgsl() });
@@ -90,11 +94,14 @@ impl Tensor {
     }
 
     /// The only element of a tensor that has one. Blocks until its own last command has been executed.
+    #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
+        self.device().hidden_wait("item", Origin::line())?;
         self.item_async()?.wait()?.first().copied().ok_or_else(|| self.not_one())
     }
 
     /// [`Tensor::item`] as a future of a vector with one element.
+    #[track_caller]
     pub fn item_async<T: Element>(&self) -> Result<TensorRead<T>> {
         if self.len() != 1 {
             return Err(self.not_one());

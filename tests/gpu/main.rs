@@ -33,3 +33,4 @@ mod train_faults;
 mod train_gpt;
 mod train_program;
 mod train_state;
+mod waits;
