@@ -135,6 +135,7 @@ fn spread<const M: usize, T: Copy>(values: [T; M], fill: T) -> [T; 4] {
     out
 }
 
+#[track_caller]
 fn contiguous<const M: usize>(
     op: &'static str,
     kernel: Kernel,
@@ -156,6 +157,7 @@ fn contiguous<const M: usize>(
     ops::launch(op, kernel, dtype, &operands, &params, grid)
 }
 
+#[track_caller]
 fn strided<const M: usize>(
     op: &'static str,
     kernel: Kernel,
@@ -241,6 +243,7 @@ fn through_copies<const M: usize>(
 }
 
 /// Copies between views of up to 8 dimensions.
+#[track_caller]
 fn copy_rank8(op: &'static str, x: &Tensor, out: &Tensor) -> Result<()> {
     let kernel = Kernel::copy_rank8.form(0);
     let spread = |items: &[usize], fill: u32| -> Result<[[u32; 4]; 2]> {

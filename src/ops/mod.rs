@@ -55,6 +55,7 @@ pub(crate) fn expect_same_device(op: &'static str, tensors: &[&Tensor]) -> Resul
 
 /// Enqueues one dispatch on the current stream: operands in the order of the catalogue row. The caller has made sure that
 /// no operand is empty and that bound blocks are distinct (the same storage twice is refused).
+#[track_caller]
 pub(crate) fn launch<P: Pod>(
     op: &'static str,
     kernel: KernelId,

@@ -322,6 +322,7 @@ fn stages(op: &'static str, kernel: Kernel, x: &Tensor, middle: Middle, out: &Te
 }
 
 #[allow(clippy::too_many_arguments)]
+#[track_caller]
 fn stage(
     op: &'static str,
     kernel: KernelId,
