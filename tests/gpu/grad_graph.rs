@@ -189,9 +189,10 @@ fn hooks_see_and_change_gradients_with_no_lock_held() {
 #[test]
 fn a_rule_that_adds_to_the_sum_so_far() {
     let data: Vec<f32> = (0..24).map(|i| (i as f32 * 0.77).sin()).collect();
-    let x = Tensor::from_slice(&device(), &[3, 8], &data).unwrap().requires_grad_(true).unwrap();
+    let device = open(DeviceOptions::default());
+    let x = Tensor::from_slice(&device, &[3, 8], &data).unwrap().requires_grad_(true).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let weights = Tensor::from_slice(&device(), &[3, 8], &data.iter().map(|x| 1.5 - x).collect::<Vec<_>>()).unwrap();
+    let weights = Tensor::from_slice(&device, &[3, 8], &data.iter().map(|x| 1.5 - x).collect::<Vec<_>>()).unwrap();
     // Through scalars 1 every use has a node of its own, so that no two meet at the layer norm.
     let run = |apart: bool| {
         x.zero_grad();
@@ -212,9 +213,16 @@ fn a_rule_that_adds_to_the_sum_so_far() {
             all.extend(gradient(&x));
         }
         all.extend(seen.lock().unwrap().drain(..).flatten());
+        device.synchronize().unwrap();
         all
     };
-    let (together, apart) = (run(false), run(true));
+    let dispatches = || device.stats().queue.dispatches;
+    let start = dispatches();
+    let together = run(false);
+    let middle = dispatches();
+    let apart = run(true);
+    // Apart: four products, and in each of two backward passes four more, and the addition that the rule saves.
+    assert_eq!((dispatches() - middle) - (middle - start), 4 + 2 * (4 + 1));
     assert_eq!((together.len(), apart.len()), (4 * 24, 4 * 24), "two gradients and two calls of the hook");
     for (a, b) in together.iter().zip(&apart) {
         assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{a} and {b}");

@@ -45,28 +45,31 @@ fn field_01_threads_share_one_pool() {
     assert!(device.max_memory_reserved() <= 2 * one_thread, "{} of {one_thread}", device.max_memory_reserved());
 }
 
-/// burn: memory grew through an epoch of random sequence lengths.
+/// burn: memory grew through an epoch of random sequence lengths. After 100 steps nothing is bought but, where free pieces
+/// happen to lie badly, one more segment of the smallest size, once in 900 steps.
 #[test]
 fn field_02_random_lengths_do_not_grow() {
-    let device = open();
-    let model = Gpt::new(&device, small(32, 64)).unwrap();
-    let groups = ParamGroup::by_rank(model.named_parameters(), 1e-3, 0.1);
-    let mut optimizer = Adam::adamw(groups, AdamOptions::default());
-    let mut state = 1u32;
-    let mut reserved = Vec::new();
-    for _ in 0..1000 {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let len = 1 + (state >> 16) as usize % 64;
-        let ids = Tensor::from_slice(&device, &[4, len], &vec![1i32; 4 * len]).unwrap();
-        optimizer.zero_grad();
-        model.loss(&ids, &ids).unwrap().backward().unwrap();
-        optimizer.step().unwrap();
-        reserved.push(device.memory_reserved());
+    for width in [32, 64, 128, 192] {
+        let device = open();
+        let model = Gpt::new(&device, small(width, 64)).unwrap();
+        let groups = ParamGroup::by_rank(model.named_parameters(), 1e-3, 0.1);
+        let mut optimizer = Adam::adamw(groups, AdamOptions::default());
+        let mut state = 1u32;
+        let mut reserved = Vec::new();
+        for _ in 0..1000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let len = 1 + (state >> 16) as usize % 64;
+            let ids = Tensor::from_slice(&device, &[4, len], &vec![1i32; 4 * len]).unwrap();
+            optimizer.zero_grad();
+            model.loss(&ids, &ids).unwrap().backward().unwrap();
+            optimizer.step().unwrap();
+            reserved.push(device.memory_reserved());
+        }
+        device.synchronize().unwrap();
+        let most = |steps: std::ops::Range<usize>| reserved[steps].iter().max().copied().unwrap();
+        let (early, late) = (most(0..100), most(100..1000));
+        assert!(late <= early + 2 * MIB, "width {width}: {early} bytes in the first 100 steps, later {late}");
     }
-    device.synchronize().unwrap();
-    let early = reserved[..100].iter().max().unwrap();
-    let late = reserved[100..].iter().max().unwrap();
-    assert_eq!(early, late, "reserved grew after step 100: {:?}", &reserved[95..]);
 }
 
 /// burn: the host's memory climbed. In a process of its own, where nothing else takes memory.

@@ -186,6 +186,11 @@ pub fn layer_norm_backward(a: &[f64], dout: &[f64], n: usize, weight: &[f64], ep
     out
 }
 
+/// [`layer_norm_backward`] beside another gradient of `a`.
+pub fn layer_norm_backward_add(a: &[f64], dout: &[f64], sum: &[f64], n: usize, weight: &[f64], eps: f64) -> Vec<f64> {
+    layer_norm_backward(a, dout, n, weight, eps).iter().zip(sum).map(|(dx, sum)| dx + sum).collect()
+}
+
 /// Gradients of [`layer_norm`] for weight and bias.
 pub fn layer_norm_backward_weight(a: &[f64], dout: &[f64], n: usize, eps: f64) -> (Vec<f64>, Vec<f64>) {
     let (xhat, _, _) = layer_norm(a, n, &vec![1.0; n], &vec![0.0; n], eps);
