@@ -130,7 +130,7 @@ impl fmt::Display for Error {
             Error::Argument { op, fact, help } => write!(f, "{op}: {fact}\nhelp: {help}"),
             Error::DeviceMismatch { op, fact } => write!(
                 f,
-                "{op}: operands live on two devices: {fact}\nhelp: read one of them with to_vec and make it again on the other device"
+                "{op}: operands live on two devices: {fact}\nhelp: bring one of them to the other's device with to(&device)"
             ),
             Error::Limit { op, fact, help } => write!(f, "{op}: {fact}\nhelp: {help}"),
             Error::Autograd { fact, help } => write!(f, "autograd: {fact}\nhelp: {help}"),

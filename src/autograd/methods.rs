@@ -8,12 +8,14 @@ use smallvec::SmallVec;
 use super::graph::Grads;
 use super::record::{record, record_unary};
 use super::rules;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::resolve_dim;
 use crate::ops;
 use crate::ops::attention::Mask;
 use crate::ops::reduce::KeepDim;
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
@@ -337,6 +339,25 @@ impl Tensor {
         let from = self.dtype();
         match dtype.is_float() {
             true => record_unary("to_dtype", self, &[], out, move |b| ops::copy::to_dtype(b.grad(), from)),
+            false => Ok(out),
+        }
+    }
+}
+
+/// Devices.
+impl Tensor {
+    /// The same tensor on `device`: itself where it lives there, else a copy through the host, which waits for this tensor's own
+    /// last command (a hidden wait, see [`crate::device::SyncDebug`]). Gradients flow back to the first device.
+    #[track_caller]
+    pub fn to(&self, device: &Device) -> Result<Tensor> {
+        if self.device().same(device) {
+            return Ok(self.clone());
+        }
+        self.device().hidden_wait("to", "to_vec_async", Origin::line())?;
+        let out = ops::copy::to_device(self, device)?;
+        let first = self.device().clone();
+        match self.dtype().is_float() {
+            true => record_unary("to", self, &[], out, move |b| ops::copy::to_device(b.grad(), &first)),
             false => Ok(out),
         }
     }

@@ -25,6 +25,7 @@ use std::any::Any;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
 pub use core::Counters;
@@ -344,17 +345,31 @@ impl Device {
         kind: WaitKind,
         location: &'static Location<'static>,
     ) -> Result<T> {
+        self.block_at_most(answer, None, kind, location)?.ok_or_else(|| self.closed(&self.shared().lock()))
+    }
+
+    /// [`Device::block_on`] for so long at most; `None` where that was not enough.
+    pub(crate) fn block_at_most<T>(
+        &self,
+        answer: oneshot::Receiver<T>,
+        timeout: Option<Duration>,
+        kind: WaitKind,
+        location: &'static Location<'static>,
+    ) -> Result<Option<T>> {
         if cfg!(target_arch = "wasm32") {
             return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
         }
         let start = web_time::Instant::now();
-        let answer = pollster::block_on(answer);
+        let answer = match timeout {
+            None => Some(pollster::block_on(answer)),
+            Some(timeout) => waits::block_at_most(answer, timeout),
+        };
+        let waited = start.elapsed();
         let mut core = self.shared().lock();
         core.counters.host_syncs += 1;
-        let waited = start.elapsed();
         core.counters.host_sync_nanos += waited.as_nanos() as u64;
         core.waits.add(kind, location, waited);
-        answer.map_err(|_| self.closed(&core))
+        answer.transpose().map_err(|_| self.closed(&core))
     }
 
     /// Why an answer will never come.

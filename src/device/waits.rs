@@ -1,6 +1,8 @@
 //! The host's waits: how often, for how long, from which lines of the program, and what is done about hidden ones.
 
 use std::panic::Location;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -65,7 +67,7 @@ impl Waits {
     }
 
     /// A hidden wait is about to happen: whether to warn, or the error.
-    fn hidden(&mut self, op: &'static str, location: &'static Location<'static>) -> Result<bool> {
+    fn hidden(&mut self, op: &'static str, instead: &'static str, location: &'static Location<'static>) -> Result<bool> {
         match self.debug {
             SyncDebug::Off => Ok(false),
             SyncDebug::Warn if self.warned.contains(&location) => Ok(false),
@@ -76,9 +78,30 @@ impl Waits {
             SyncDebug::Error => Err(Error::argument(
                 op,
                 format!("would wait for the device at {location}, which SyncDebug::Error forbids"),
-                format!("await {op}_async there, or allow it: set_sync_debug(SyncDebug::Off)"),
+                format!("await {instead} there, or allow it: set_sync_debug(SyncDebug::Off)"),
             )),
         }
+    }
+}
+
+/// Blocks this thread until the future is ready, for so long at most.
+pub(super) fn block_at_most<F: Future>(future: F, timeout: Duration) -> Option<F::Output> {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    let start = web_time::Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(output);
+        }
+        // (A timeout beyond what a clock can count is none.)
+        let left = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero())?;
+        std::thread::park_timeout(left);
     }
 }
 
@@ -113,11 +136,16 @@ impl Device {
         self.shared().lock().waits.places.clear();
     }
 
-    /// `op`, called at `location`, is about to wait though its name does not say so.
-    pub(crate) fn hidden_wait(&self, op: &'static str, location: &'static Location<'static>) -> Result<()> {
-        let warn = self.shared().lock().waits.hidden(op, location)?;
+    /// `op`, called at `location`, is about to wait though its name does not say so; `instead` is the call that does not.
+    pub(crate) fn hidden_wait(
+        &self,
+        op: &'static str,
+        instead: &'static str,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let warn = self.shared().lock().waits.hidden(op, instead, location)?;
         if warn {
-            log::warn!("{op} at {location} waits for the device\nhelp: await {op}_async, or read later");
+            log::warn!("{op} at {location} waits for the device\nhelp: await {instead}, or read later");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Copies, casts, fills and concatenation.
 
 use crate::device::Device;
-use crate::dtype::DType;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::kernel::params::Arange;
@@ -109,4 +109,19 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         start += len;
     }
     Ok(out)
+}
+
+/// A copy on `device`, through the host; waits for x's last command.
+#[track_caller]
+pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F32 => through_host::<f32>(x, device),
+        DType::I32 => through_host::<i32>(x, device),
+        DType::U32 => through_host::<u32>(x, device),
+    }
+}
+
+#[track_caller]
+fn through_host<T: Element>(x: &Tensor, device: &Device) -> Result<Tensor> {
+    Tensor::from_slice(device, x.shape(), &x.to_vec_async::<T>()?.wait()?)
 }

@@ -1,11 +1,12 @@
 //! Events: remembered points of streams.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::device::{Device, WaitKind};
+use crate::device::Device;
 use crate::error::Result;
 use crate::ids::FenceSet;
-use crate::stream::{Origin, Stream, read};
+use crate::stream::{Stream, wait};
 
 /// A point of a stream. An event that was never recorded counts as done, as in PyTorch.
 #[derive(Default)]
@@ -35,18 +36,30 @@ impl Event {
     /// Blocks until everything before the event has been executed, and reports what went wrong meanwhile.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        let Some((device, point)) = self.point() else { return Ok(()) };
-        device.block_on(device.completion(point)?, WaitKind::Synchronize, Origin::line())?;
-        read::check_status(&device)
+        match self.point() {
+            Some((device, point)) => wait::wait(&device, point),
+            None => Ok(()),
+        }
+    }
+
+    /// [`Event::synchronize`] for so long at most: false where work is left, which goes on. An index out of range is only
+    /// reported by the next call that waits without a bound.
+    #[track_caller]
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<bool> {
+        match self.point() {
+            Some((device, point)) => wait::wait_at_most(&device, point, timeout),
+            None => Ok(true),
+        }
     }
 
     /// [`Event::synchronize`] as a future; the point waited for is where the event stands at this call.
-    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + 'static {
-        let waiting = self.point().map(|(device, point)| (device.completion(point), device));
+    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + use<> {
+        let waiting = self.point().map(|(device, point)| wait::wait_async(&device, point));
         async move {
-            let Some((done, device)) = waiting else { return Ok(()) };
-            done?.await.map_err(|_| device.closed(&device.shared().lock()))?;
-            read::take_error(&device)
+            match waiting {
+                Some(waiting) => waiting.await,
+                None => Ok(()),
+            }
         }
     }
 

@@ -18,10 +18,12 @@ mod policy;
 mod queue;
 mod read;
 mod stage;
+mod wait;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -88,8 +90,21 @@ impl Device {
 
     /// A new stream.
     pub fn new_stream(&self) -> Stream {
-        let id = self.shared().lock().timeline.new_stream();
+        self.new_stream_with_priority(0)
+    }
+
+    /// A new stream whose work goes to the device before that of streams with a larger number, as far as it depends on no such
+    /// work: 0 is the default stream's, -3 the most urgent; others are clamped. Urgent work does not interrupt what the device is
+    /// at: it waits for the submissions in flight (about 100 ms each at most). PyTorch's numbers.
+    pub fn new_stream_with_priority(&self, priority: i32) -> Stream {
+        let (least, greatest) = self.stream_priority_range();
+        let id = self.shared().lock().timeline.new_stream_with_priority(priority.clamp(greatest, least));
         Stream(Arc::new(StreamHandle { device: self.clone(), id }))
+    }
+
+    /// The least and the greatest priority of streams: (0, -3).
+    pub fn stream_priority_range(&self) -> (i32, i32) {
+        (0, -3)
     }
 
     /// The stream that this thread enqueues on.
@@ -112,8 +127,23 @@ impl Device {
     /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        self.wait_for_everything()?;
-        read::check_status(self)
+        wait::wait(self, self.everything())
+    }
+
+    /// [`Device::synchronize`] for so long at most: false where work is left, which goes on. An index out of range is only
+    /// reported by the next call that waits without a bound.
+    #[track_caller]
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<bool> {
+        wait::wait_at_most(self, self.everything(), timeout)
+    }
+
+    /// [`Device::synchronize`] as a future; what is waited for is what was enqueued when it was called.
+    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + use<> {
+        wait::wait_async(self, self.everything())
+    }
+
+    fn everything(&self) -> FenceSet {
+        self.shared().lock().timeline.everything()
     }
 }
 
@@ -126,6 +156,11 @@ impl Stream {
     /// Its number; 0 is the default stream.
     pub fn id(&self) -> u32 {
         self.0.id.0
+    }
+
+    /// Its priority; smaller numbers go first.
+    pub fn priority(&self) -> i32 {
+        self.device().shared().lock().timeline.priority(self.0.id)
     }
 
     /// Makes this the current stream of the thread until the guard is dropped.
@@ -181,19 +216,19 @@ impl Stream {
     /// reports what went wrong meanwhile.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        let done = self.device().completion(self.point())?;
-        self.device().block_on(done, WaitKind::Synchronize, Origin::line())?;
-        read::check_status(self.device())
+        wait::wait(self.device(), self.point())
+    }
+
+    /// [`Stream::synchronize`] for so long at most: false where work is left, which goes on. An index out of range is only
+    /// reported by the next call that waits without a bound.
+    #[track_caller]
+    pub fn synchronize_timeout(&self, timeout: Duration) -> Result<bool> {
+        wait::wait_at_most(self.device(), self.point(), timeout)
     }
 
     /// [`Stream::synchronize`] as a future; the point waited for is where it was called.
-    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + 'static {
-        let device = self.device().clone();
-        let done = device.completion(self.point());
-        async move {
-            done?.await.map_err(|_| device.closed(&device.shared().lock()))?;
-            read::take_error(&device)
-        }
+    pub fn synchronize_async(&self) -> impl Future<Output = Result<()>> + Send + use<> {
+        wait::wait_async(self.device(), self.point())
     }
 
     fn point(&self) -> FenceSet {

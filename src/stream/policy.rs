@@ -26,6 +26,10 @@ pub(super) fn target(core: &mut Core, in_flight: usize) -> Option<Flush> {
         return None;
     }
     let timeline = &core.timeline;
+    // Also before what somebody waits for: an urgent command waits for the submissions in flight, and for nothing else.
+    if let Some(point) = timeline.urgent() {
+        return Some(Flush::To(point));
+    }
     let submitted = |fences: &FenceSet| fences.iter().all(|fence| fence.number <= timeline.submitted(fence.stream));
     while core.wanted.front().is_some_and(submitted) {
         core.wanted.pop_front();
@@ -159,6 +163,32 @@ mod tests {
         };
         assert_eq!([submit(&mut core), submit(&mut core), submit(&mut core), submit(&mut core)], [140, 500, 1000, 0]);
         assert_eq!(reached(target(&mut core, MOST_IN_FLIGHT)), 0);
+    }
+
+    #[test]
+    fn urgent_streams_go_first_with_what_they_need() {
+        use crate::ids::{BlockId, Fence, StreamId};
+        use crate::timeline::Access;
+        let mut core = Core::new(crate::memory::Pool::new(crate::memory::Config::default()));
+        let urgent = core.timeline.new_stream_with_priority(-1);
+        core.timeline.begin_block(BlockId(0), FenceSet::new());
+        for number in 0..1000 {
+            core.timeline.enqueue(StreamId::DEFAULT, (number == 9).then_some((BlockId(0), Access::Write)));
+        }
+        core.want(&[Fence { stream: StreamId::DEFAULT, number: 700 }].into_iter().collect());
+        core.timeline.enqueue(urgent, []);
+        let submit = |core: &mut Core, in_flight| {
+            let flush = target(core, in_flight)?;
+            let batch = core.timeline.plan(&flush, |_, _| true);
+            core.timeline.handle_submitted(&batch);
+            Some(batch.runs)
+        };
+        assert_eq!(submit(&mut core, 1), Some(vec![(urgent, 1)]), "at once, before what somebody waits for");
+        assert_eq!(submit(&mut core, MOST_IN_FLIGHT), None);
+        core.timeline.enqueue(urgent, [(BlockId(0), Access::Read)]);
+        assert_eq!(submit(&mut core, 1), Some(vec![(StreamId::DEFAULT, 10), (urgent, 1)]));
+        assert_eq!(submit(&mut core, 0), Some(vec![(StreamId::DEFAULT, 690)]));
+        assert_eq!(submit(&mut core, 0), Some(vec![(StreamId::DEFAULT, 300)]));
     }
 
     #[test]

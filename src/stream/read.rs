@@ -128,6 +128,16 @@ pub(super) fn check_status(device: &Device) -> Result<()> {
     take_error(device)
 }
 
+/// [`check_status`] as a future.
+pub(super) async fn check_status_async(device: &Device) -> Result<()> {
+    if device.shared().lock().status_used {
+        let read = enqueue_read(device, PlaceId::STATUS, &AccessList::default(), 0, 0, "status")?;
+        read.await?;
+        device.shared().lock().status_used = false;
+    }
+    take_error(device)
+}
+
 /// The first error of enqueued work that nobody has been told yet.
 pub(super) fn take_error(device: &Device) -> Result<()> {
     let mut core = device.shared().lock();

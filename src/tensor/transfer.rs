@@ -70,7 +70,7 @@ impl Tensor {
     /// The elements in row-major order. Blocks until this tensor's own last command has been executed.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        self.device().hidden_wait("to_vec", Origin::line())?;
+        self.device().hidden_wait("to_vec", "to_vec_async", Origin::line())?;
         self.to_vec_async()?.wait()
     }
 
@@ -96,7 +96,7 @@ impl Tensor {
     /// The only element of a tensor that has one. Blocks until its own last command has been executed.
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
-        self.device().hidden_wait("item", Origin::line())?;
+        self.device().hidden_wait("item", "item_async", Origin::line())?;
         self.item_async()?.wait()?.first().copied().ok_or_else(|| self.not_one())
     }
 

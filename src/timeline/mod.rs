@@ -7,8 +7,8 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Timeline::new_stream`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::record_stream`], [`Timeline::end_block`] |
-//! | ask out | [`Timeline::plan`] |
+//! | command | [`Timeline::new_stream`], [`Timeline::new_stream_with_priority`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::record_stream`], [`Timeline::end_block`] |
+//! | ask out | [`Timeline::plan`], [`Timeline::urgent`] |
 //! | report in | [`Timeline::handle_submitted`], [`Timeline::handle_completed`] |
 //! | inspect | [`Horizons`], [`Timeline::stats`], [`Timeline::validate`] |
 
@@ -53,6 +53,8 @@ pub struct TimelineStats {
 
 struct StreamState {
     live: bool,
+    /// Smaller numbers go first.
+    priority: i32,
     enqueued: u64,
     submitted: u64,
     completed: u64,
@@ -67,9 +69,10 @@ struct StreamState {
 }
 
 impl StreamState {
-    fn new() -> StreamState {
+    fn new(priority: i32) -> StreamState {
         StreamState {
             live: true,
+            priority,
             enqueued: 0,
             submitted: 0,
             completed: 0,
@@ -103,7 +106,7 @@ impl Timeline {
     /// A timeline with the default stream.
     pub fn new() -> Timeline {
         Timeline {
-            streams: vec![StreamState::new()],
+            streams: vec![StreamState::new(0)],
             uses: Vec::new(),
             foreign: FxHashMap::default(),
             in_flight: VecDeque::new(),
@@ -115,14 +118,20 @@ impl Timeline {
 
     /// A new stream. Ids of dropped streams whose work is done are used again; their numbers go on, so that old fences stay true.
     pub fn new_stream(&mut self) -> StreamId {
+        self.new_stream_with_priority(0)
+    }
+
+    /// A new stream whose commands go before those of streams with larger numbers; see [`Timeline::urgent`].
+    pub fn new_stream_with_priority(&mut self, priority: i32) -> StreamId {
         let idle = self.streams.iter().position(|stream| !stream.live && stream.completed == stream.enqueued);
         match idle {
             Some(index) => {
                 self.streams[index].live = true;
+                self.streams[index].priority = priority;
                 StreamId(index as u32)
             }
             None => {
-                self.streams.push(StreamState::new());
+                self.streams.push(StreamState::new(priority));
                 StreamId(self.streams.len() as u32 - 1)
             }
         }
@@ -253,6 +262,21 @@ impl Timeline {
     /// Commands enqueued and not yet submitted, over all streams.
     pub fn backlog(&self) -> u64 {
         self.streams.iter().map(|stream| stream.enqueued - stream.submitted).sum()
+    }
+
+    /// What goes to the driver before all else: the last commands of the streams with the smallest number for a priority among
+    /// those with a backlog. `None` where these all have the same.
+    pub fn urgent(&self) -> Option<FenceSet> {
+        let waiting = || self.streams.iter().enumerate().filter(|(_, stream)| stream.submitted < stream.enqueued);
+        let first = waiting().map(|(_, stream)| stream.priority).min()?;
+        let urgent = || waiting().filter(|(_, stream)| stream.priority == first);
+        let fence = |(index, stream): (usize, &StreamState)| Fence { stream: StreamId(index as u32), number: stream.enqueued };
+        (urgent().count() < waiting().count()).then(|| urgent().map(fence).collect())
+    }
+
+    /// The priority of a stream.
+    pub fn priority(&self, stream: StreamId) -> i32 {
+        self.streams[stream.0 as usize].priority
     }
 
     /// True when every command of every stream has completed.

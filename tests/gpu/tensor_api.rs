@@ -6,7 +6,7 @@ use linn::autograd::{GradcheckOptions, gradcheck, stack};
 use linn::{DType, Device, DeviceOptions, Tensor};
 
 use crate::close::numbers;
-use crate::device::device;
+use crate::device::{device, open};
 
 fn tensor(shape: &[usize], seed: u32) -> (Tensor, Vec<f32>) {
     let data = numbers(seed, shape.iter().product());
@@ -137,4 +137,25 @@ fn what_other_backends_have_is_listed() {
     let text = Device::open_with(options).unwrap_err().to_string();
     assert!(text.starts_with("no adapter: asked for backend ") && text.contains(&name), "{text}");
     assert!(text.contains("\nhelp: set LINN_ADAPTER to part of a name in this list"), "{text}");
+}
+
+#[test]
+fn tensors_go_from_device_to_device_and_gradients_come_back() {
+    let (here, there) = (device(), open(DeviceOptions::default()));
+    let x = Tensor::new(&here, [[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]).unwrap().requires_grad_(true).unwrap();
+    assert!(x.to(&here).unwrap().device().same(&here));
+    // A view, as everything: the values count.
+    let moved = x.transpose(0, 1).unwrap().to(&there).unwrap();
+    assert!(moved.device().same(&there) && moved.shape() == [3, 2]);
+    assert_eq!(moved.to_vec::<f32>().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    let weight = Tensor::new(&there, [10.0f32, 1.0]).unwrap();
+    moved.mul(&weight).unwrap().sum_all().unwrap().backward().unwrap();
+    let grad = x.grad().unwrap();
+    assert!(grad.device().same(&here));
+    assert_eq!(grad.to_vec::<f32>().unwrap(), [10.0, 10.0, 10.0, 1.0, 1.0, 1.0]);
+    let ids = Tensor::new(&here, [1i32, -2]).unwrap().to(&there).unwrap();
+    assert_eq!((ids.to_vec::<i32>().unwrap(), ids.grad().is_none()), (vec![1, -2], true));
+    assert_eq!(Tensor::empty(&here, &[0, 3], DType::F32).unwrap().to(&there).unwrap().shape(), [0, 3]);
+    let error = x.add(&moved).unwrap_err().to_string();
+    assert!(error.contains("two devices") && error.contains("help: bring one"), "{error}");
 }

@@ -1,7 +1,9 @@
 //! Where the host waits: counted by line, and hidden waits that warn or are refused.
 
-use linn::Tensor;
+use std::time::Duration;
+
 use linn::device::{HostWait, SyncDebug, WaitKind};
+use linn::{DeviceOptions, Event, Tensor};
 
 use crate::device::open;
 
@@ -14,7 +16,7 @@ fn here(device: &linn::Device) -> Vec<HostWait> {
 
 #[test]
 fn waits_are_counted_by_line() {
-    let device = open(linn::DeviceOptions::default());
+    let device = open(DeviceOptions::default());
     let x = Tensor::new(&device, [1.0f32, 2.0]).unwrap();
     let line = line!() + 2;
     for _ in 0..3 {
@@ -39,7 +41,7 @@ fn waits_are_counted_by_line() {
 
 #[test]
 fn hidden_waits_can_be_refused() {
-    let device = open(linn::DeviceOptions::default());
+    let device = open(DeviceOptions::default());
     assert_eq!(device.sync_debug(), SyncDebug::Off);
     let x = Tensor::new(&device, [3.0f32]).unwrap();
     device.set_sync_debug(SyncDebug::Warn);
@@ -64,7 +66,7 @@ fn hidden_waits_can_be_refused() {
 
 #[test]
 fn a_flood_waits_for_room_on_its_own_line() {
-    let device = open(linn::DeviceOptions::default());
+    let device = open(DeviceOptions::default());
     let mut x = Tensor::new(&device, [0.0f32]).unwrap();
     let line = line!() + 2;
     for _ in 0..40_000 {
@@ -76,4 +78,91 @@ fn a_flood_waits_for_room_on_its_own_line() {
     assert!(room.iter().all(|wait| wait.location.line() == line), "{room:?}");
     assert_eq!(room.iter().map(|wait| wait.count).sum::<u64>(), counted);
     assert!(counted > 0, "40,000 commands are more than may be recorded");
+}
+
+/// About a second of work on a software driver, and more than can be under way at once.
+fn long_work(device: &linn::Device) -> Tensor {
+    let x = Tensor::from_slice(device, &[512, 512], &vec![0.001f32; 512 * 512]).unwrap();
+    let mut y = x.clone();
+    for _ in 0..60 {
+        y = y.matmul(&x).unwrap();
+    }
+    y
+}
+
+#[test]
+fn a_wait_with_a_bound_ends_and_frees_nothing() {
+    let device = open(DeviceOptions::default());
+    let (event, stream) = (Event::new(), device.default_stream());
+    assert!(event.synchronize_timeout(Duration::ZERO).unwrap(), "never recorded");
+    let want = long_work(&device).to_vec::<f32>().unwrap();
+    let y = long_work(&device);
+    event.record(&stream);
+    let short = Duration::from_millis(1);
+    for _ in 0..3 {
+        assert!(!device.synchronize_timeout(short).unwrap() && !stream.synchronize_timeout(short).unwrap());
+        assert!(!event.synchronize_timeout(Duration::ZERO).unwrap());
+    }
+    // What the work still uses is not lent out again.
+    let others: Vec<Tensor> =
+        (0..60).map(|_| Tensor::from_slice(&device, &[512, 512], &vec![7.0f32; 512 * 512]).unwrap()).collect();
+    assert!(event.synchronize_timeout(Duration::MAX).unwrap());
+    assert!(event.query() && device.synchronize_timeout(Duration::from_secs(60)).unwrap());
+    assert_eq!(y.to_vec::<f32>().unwrap(), want);
+    drop(others);
+}
+
+#[test]
+fn futures_of_streams_events_and_the_device_resolve_and_may_be_dropped() {
+    let device = open(DeviceOptions::default());
+    let stream = device.new_stream();
+    for round in 0..20 {
+        let x = stream.scope(|| Tensor::new(&device, [1.0f32; 64]).unwrap().add_scalar(round as f64).unwrap());
+        let event = stream.record_event();
+        let (of_device, of_stream, of_event) =
+            (device.synchronize_async(), stream.synchronize_async(), event.synchronize_async());
+        if round % 2 == 0 {
+            drop((of_event, of_stream));
+        }
+        pollster::block_on(of_device).unwrap();
+        assert!(event.query() && stream.query());
+        assert!(x.item_async::<f32>().is_err(), "64 elements");
+    }
+    // An index out of range is reported by the future that waits for it.
+    let table = Tensor::new(&device, [[1.0f32, 2.0]]).unwrap();
+    let _row = table.embedding(&Tensor::new(&device, [5i32]).unwrap()).unwrap();
+    let error = pollster::block_on(device.synchronize_async()).unwrap_err().to_string();
+    assert!(error.contains("index 5") && error.contains("out of range"), "{error}");
+    pollster::block_on(device.synchronize_async()).unwrap();
+}
+
+#[test]
+fn an_urgent_stream_goes_before_work_that_was_enqueued_earlier() {
+    let device = open(DeviceOptions::default());
+    let (least, greatest) = device.stream_priority_range();
+    let urgent = device.new_stream_with_priority(-1);
+    let priorities = [7, -1, -9].map(|priority| device.new_stream_with_priority(priority).priority());
+    assert_eq!((priorities, device.default_stream().priority()), ([least, -1, greatest], 0));
+    let x = Tensor::new(&device, [1.0f32, 2.0]).unwrap();
+    // Warm: what is compiled at first use is no part of this.
+    urgent.scope(|| x.add_scalar(0.0)).unwrap();
+    long_work(&device);
+    device.synchronize().unwrap();
+    for _ in 0..3 {
+        let long = long_work(&device);
+        let all = device.default_stream().record_event();
+        let y = urgent.scope(|| x.add_scalar(1.0)).unwrap();
+        urgent.synchronize().unwrap();
+        let early = !all.query();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+        // Without a wait, which would bring it forward too: it has been executed by the time that half of the rest is.
+        let z = urgent.scope(|| x.add_scalar(2.0)).unwrap();
+        let done = urgent.record_event();
+        while !done.query() && !all.query() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(early && done.query() && !all.query(), "the urgent stream waited for the other one");
+        device.synchronize().unwrap();
+        drop((long, z));
+    }
 }

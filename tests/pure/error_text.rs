@@ -48,7 +48,7 @@ fn all() -> Vec<(&'static str, Error, String)> {
         case(
             "DeviceMismatch",
             Error::DeviceMismatch { op: "add", fact: "llvmpipe and noop".into() },
-            "add: operands live on two devices: llvmpipe and noop\nhelp: read one of them with to_vec and make it again on the other device",
+            "add: operands live on two devices: llvmpipe and noop\nhelp: bring one of them to the other's device with to(&device)",
         ),
         case(
             "Limit",
