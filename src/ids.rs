@@ -53,6 +53,10 @@ pub trait Horizons {
     fn submitted(&self, stream: StreamId) -> u64;
     /// Number of the last command known to have been executed.
     fn completed(&self, stream: StreamId) -> u64;
+    /// True for a stream whose work should wait for no other stream's: its memory is bought where it would.
+    fn is_urgent(&self, _stream: StreamId) -> bool {
+        false
+    }
 }
 
 /// At most one fence per stream: the latest. An earlier command of the same stream is implied.

@@ -184,7 +184,11 @@ impl FreeList {
                 next = tree.after(&self.nodes, key);
             }
         }
-        let longest = if effort == Effort::AnyBacklog { u64::MAX } else { SHORT_BACKLOG };
+        let longest = match effort {
+            Effort::AnyBacklog => u64::MAX,
+            Effort::ShortBacklog if horizons.is_urgent(stream) => 0,
+            Effort::ShortBacklog => SHORT_BACKLOG,
+        };
         best.or_else(|| with_edge.filter(|(backlog, _)| *backlog <= longest).map(|(_, key)| key))
     }
 }

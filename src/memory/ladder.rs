@@ -87,6 +87,7 @@ impl Pool {
         };
         let limit = self.limit;
         if hopeless.is_none()
+            && !horizons.is_urgent(request.stream)
             && self.is_dear(size, horizons)
             && let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons)
             && !self.leaves_whole(key, size, request, horizons)

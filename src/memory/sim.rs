@@ -15,6 +15,7 @@ pub struct Streams {
     completed: BTreeMap<StreamId, u64>,
     /// What each submission holds: the last number of each stream. Work completes in this order.
     in_flight: VecDeque<BTreeMap<StreamId, u64>>,
+    urgent: std::collections::BTreeSet<StreamId>,
 }
 
 impl Horizons for Streams {
@@ -28,6 +29,10 @@ impl Horizons for Streams {
 
     fn completed(&self, stream: StreamId) -> u64 {
         self.completed.get(&stream).copied().unwrap_or(0)
+    }
+
+    fn is_urgent(&self, stream: StreamId) -> bool {
+        self.urgent.contains(&stream)
     }
 }
 
@@ -70,6 +75,11 @@ pub struct SimDevice {
 const MAX_ANSWERS: u32 = 64;
 
 impl SimDevice {
+    /// The stream's work should wait for no other stream's.
+    pub fn make_urgent(&mut self, stream: StreamId) {
+        self.streams.urgent.insert(stream);
+    }
+
     /// A device with `capacity` bytes of memory.
     pub fn new(capacity: u64, config: Config) -> SimDevice {
         SimDevice {

@@ -100,6 +100,9 @@ impl Horizons for Timeline {
     fn completed(&self, stream: StreamId) -> u64 {
         self.streams[stream.0 as usize].completed
     }
+    fn is_urgent(&self, stream: StreamId) -> bool {
+        self.streams[stream.0 as usize].priority < 0
+    }
 }
 
 impl Timeline {

@@ -154,7 +154,7 @@ fn an_urgent_stream_goes_before_work_that_was_enqueued_earlier() {
         let y = urgent.scope(|| x.add_scalar(1.0)).unwrap();
         urgent.synchronize().unwrap();
         let early = !all.query();
-        assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+        assert_eq!(urgent.scope(|| y.to_vec::<f32>()).unwrap(), [2.0, 3.0]);
         // Without a wait, which would bring it forward too: it has been executed by the time that half of the rest is.
         let z = urgent.scope(|| x.add_scalar(2.0)).unwrap();
         let done = urgent.record_event();

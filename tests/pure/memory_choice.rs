@@ -39,6 +39,22 @@ fn a_short_backlog_is_taken_with_an_edge() {
 }
 
 #[test]
+fn an_urgent_stream_takes_no_edge_while_memory_can_be_bought() {
+    let mut sim = device(6 * MIB);
+    sim.make_urgent(SIDE);
+    let place = freed_behind(&mut sim, 2 * MIB, 3);
+    let leases = [0, 1].map(|_| alloc(&mut sim, SIDE, 2 * MIB));
+    assert!(leases.iter().all(|lease| lease.after.is_empty() && lease.place.segment != place.segment));
+    // The limit is reached: an edge is better than an error.
+    assert_eq!(alloc(&mut sim, SIDE, 2 * MIB).place, place);
+    // Memory that is dear is bought for it, too.
+    let mut sim = SimDevice::new(1 << 40, Config { max_segment: 1 << 30, ..Config::default() });
+    sim.make_urgent(SIDE);
+    freed_behind(&mut sim, 300 * MIB, 1000);
+    assert!(alloc(&mut sim, SIDE, 300 * MIB).after.is_empty());
+}
+
+#[test]
 fn a_long_backlog_is_not_waited_for_when_memory_can_be_bought() {
     let mut device = device(u64::MAX);
     let place = freed_behind(&mut device, 2 * MIB, 1000);
