@@ -159,3 +159,19 @@ fn tensors_go_from_device_to_device_and_gradients_come_back() {
     let error = x.add(&moved).unwrap_err().to_string();
     assert!(error.contains("two devices") && error.contains("help: bring one"), "{error}");
 }
+
+#[test]
+fn operators_that_refuse_a_scalar_name_it_and_themselves() {
+    let x = Tensor::new(&device(), [1i32, 2]).unwrap();
+    let refused = [
+        (&x / 0.0, "div: takes f32"),
+        (&x / 2.0, "div: takes f32"),
+        (1.0 / &x, "div: takes f32"),
+        (&x - 1.5, "sub: 1.5 is no i32"),
+    ];
+    for (answer, start) in refused {
+        let error = answer.unwrap_err().to_string();
+        assert!(error.starts_with(start) && error.contains("help:"), "{error}");
+    }
+    assert_eq!((&x - 1.0).unwrap().to_vec::<i32>().unwrap(), [0, 1]);
+}
