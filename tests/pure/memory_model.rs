@@ -253,7 +253,10 @@ impl World {
             let starts = live.iter().map(|place| place.offset).chain([total]);
             let largest = std::iter::once(0).chain(ends).zip(starts).map(|(end, start)| start - end).max().unwrap_or(0);
             assert!(pytorch || largest < size, "{largest} bytes in one piece, yet {size} were refused: {report}");
-            in_one_segment = in_one_segment.max(total - live.iter().map(|place| place.size).sum::<u64>());
+            // (For a request, blocks are moved in its own pool only, not in one that helps out.)
+            if self.pool_of(segment) == pool {
+                in_one_segment = in_one_segment.max(total - live.iter().map(|place| place.size).sum::<u64>());
+            }
         }
         let live: u64 = self.held.iter().map(|held| held.lease.place.size).sum();
         assert_eq!(report.allocated, live);
