@@ -34,7 +34,7 @@ impl Pool {
         let outside = request.pool != MemPoolId::DEFAULT;
         let leave = (outside && fits(&MemPoolId::DEFAULT)).then_some(Way::LeavePool);
         let living = (1u32..).zip(&self.private).filter(|(_, private)| private.is_some()).map(|(number, _)| MemPoolId(number));
-        let drop = if outside { None } else { living.into_iter().find(fits).map(Way::DropPool) };
+        let drop = if outside || self.is_above_limit() { None } else { living.into_iter().find(fits).map(Way::DropPool) };
         let holder = self.largest_holders(5).into_iter().find(|holder| self.serves_without(holder, size, wanted, request));
         let limit = (!request.refused).then(|| self.limit_for(self.kept_without(None) + self.pending + wanted)).flatten();
         leave.into_iter().chain(drop).chain(limit.map(Way::Limit)).chain(holder.map(Way::Free)).collect()
@@ -65,11 +65,18 @@ impl Pool {
         let pooled = (self.config.policy, self.config.caching) == (Policy::Linn, Caching::Pooled);
         let open = self.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Open);
         let mut theirs = open.filter(|(_, segment)| pooled && segment.pool == request.pool);
-        if theirs.any(|(_, segment)| self.longest_without(holder, segment.first) >= size) {
+        let stays =
+            |first| !self.is_above_limit() || self.blocks_of(first).any(|(_, block)| !is_free_without(block, Some(holder)));
+        if theirs.any(|(_, segment)| self.longest_without(holder, segment.first) >= size && stays(segment.first)) {
             return true;
         }
         let most = if request.refused { self.stats.reserved_bytes.current.min(self.limit) } else { self.limit };
         (self.kept_without(Some(holder)) + self.pending).saturating_add(wanted) <= most
+    }
+
+    /// True where the limit was lowered below what is reserved: a segment that becomes idle, or everybody's, goes back at once.
+    fn is_above_limit(&self) -> bool {
+        self.stats.reserved_bytes.current > self.limit
     }
 
     /// Bytes of the longest piece of a segment that is free, or would be without the holder.
