@@ -88,6 +88,9 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Prints to standard output. A reader that has gone away (`| head -1`) is no reason to end a training, nor is a full disk, but
 /// that one is said.
 fn say(text: impl Display) {
+    if stop::at_once() {
+        return;
+    }
     if let Err(why) = writeln!(std::io::stdout().lock(), "{text}")
         && why.kind() != std::io::ErrorKind::BrokenPipe
         && !LOST.swap(true, Ordering::Relaxed)
@@ -98,5 +101,8 @@ fn say(text: impl Display) {
 
 /// Prints to standard error, in the same way.
 fn tell(text: impl Display) {
+    if stop::at_once() {
+        return;
+    }
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -66,7 +66,7 @@ impl Place {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(_) => return Ok(path),
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
-                Err(why) => return Err(why).with_context(|| cannot(folder_of(&path), "checkpoint", "--save")),
+                Err(why) => return Err(cannot(why, &path, "checkpoint", "--save")),
             }
         }
         unreachable!("a folder does not hold so many files")
@@ -144,7 +144,7 @@ fn can_stand_beside(path: &Path, what: &str, flag: &str) -> Result<()> {
     name.push(format!(".{}.partial", std::process::id()));
     let trial = path.with_file_name(name);
     let made = std::fs::write(&trial, b"").and_then(|()| std::fs::remove_file(&trial));
-    made.with_context(|| cannot(folder_of(path), what, flag))
+    made.map_err(|why| cannot(why, path, what, flag))
 }
 
 /// What a run writes must not be what it reads, nor another file that it writes; only a resumed checkpoint may be replaced.
@@ -179,8 +179,14 @@ fn is_same(a: &Path, b: &Path) -> bool {
     whole(a).is_some_and(|a| Some(a) == whole(b))
 }
 
-fn cannot(folder: &Path, what: &str, flag: &str) -> String {
-    format!("no {what} can be written to {}\nhelp: check its permissions, or pass another {flag}", folder.display())
+fn cannot(why: std::io::Error, path: &Path, what: &str, flag: &str) -> anyhow::Error {
+    let help = match why.kind() {
+        ErrorKind::InvalidFilename => {
+            format!("pass another name with {flag}, with room for 20 characters more while it is written")
+        }
+        _ => format!("check the permissions of {}, or pass another {flag}", folder_of(path).display()),
+    };
+    anyhow::Error::from(why).context(format!("no {what} can be written to {}\nhelp: {help}", path.display()))
 }
 
 fn folder_of(path: &Path) -> &Path {

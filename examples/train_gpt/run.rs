@@ -100,23 +100,25 @@ fn train_on(
     if !args.quiet {
         say(describe(&trainer, &text));
     }
-    let mut summary = match trainer.step < trainer.settings.steps {
-        true => train(&mut trainer, args)?,
-        false => {
-            if args.save.is_some() {
-                let place = Place::of(args)?;
-                trainer.save(&place)?;
-                say(format!("all steps were done before; saved to {place}"));
-            }
-            Summary::of_adapter(device)
+    let trained = if trainer.step < trainer.settings.steps { Some(train(&mut trainer, args)?) } else { None };
+    if let (None, Some(_)) = (&trained, &args.save) {
+        let place = Place::of(args)?;
+        trainer.save(&place)?;
+        if !args.quiet {
+            say(format!("all steps were done before; saved to {place}"));
+        }
+    }
+    let summary = match trained {
+        Some(summary) if summary.interrupted => summary,
+        trained => {
+            let val_loss = trainer.validate()?;
+            let len = args.sample.unwrap_or(if args.quiet { 0 } else { SAMPLE });
+            let sample = sample(device, &trainer.model, &text.vocabulary, prompt, len, trainer.settings.seed)?;
+            let summary = Summary { val_loss, sample, ..trained.unwrap_or_else(|| Summary::of_device(device)) };
+            report(device, args, &summary);
+            summary
         }
     };
-    if !summary.interrupted {
-        summary.val_loss = trainer.validate()?;
-        let len = args.sample.unwrap_or(if args.quiet { 0 } else { SAMPLE });
-        summary.sample = sample(device, &trainer.model, &text.vocabulary, prompt, len, trainer.settings.seed)?;
-        report(device, args, &summary);
-    }
     if let Some(path) = &args.json {
         summary.write_json(path)?;
     }
@@ -165,7 +167,7 @@ fn only_sample(device: &Device, args: &Args, settings: &Settings, resumed: Resum
     if !text.is_empty() {
         say(&text);
     }
-    let summary = Summary { sample: text, ..Summary::of_adapter(device) };
+    let summary = Summary { sample: text, ..Summary::of_device(device) };
     if let Some(path) = &args.json {
         summary.write_json(path)?;
     }
@@ -199,7 +201,9 @@ fn report(device: &Device, args: &Args, summary: &Summary) {
         return;
     }
     if let Some(loss) = summary.losses.last() {
-        say(format!("last loss {loss:.4}, median step {:.0} ms, {:.0} tokens/s", summary.median_step_ms, summary.tokens_per_s));
+        let speed = summary.median_step_ms.zip(summary.tokens_per_s);
+        let speed = speed.map_or(String::new(), |(step, tokens)| format!(", median step {step:.0} ms, {tokens:.0} tokens/s"));
+        say(format!("last loss {loss:.4}{speed}"));
     }
     match summary.val_loss {
         Some(loss) => say(format!("validation loss {loss:.4}")),

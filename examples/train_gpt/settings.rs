@@ -125,7 +125,9 @@ settings! {
     args_override_self = true,
     after_help = "With --resume, settings that are not given are those of the checkpoint; it can only be sampled where its text is \
                   not here.\nAdapters: LINN_BACKEND and LINN_ADAPTER choose one; the best is taken otherwise.\nCtrl-C, SIGTERM \
-                  and SIGHUP end the training after the step on its way, save it, and exit with 128 + the signal's number."
+                  and SIGHUP end the training after the work already enqueued (about a second, or two batches where they take \
+                  longer), save the last whole step, and exit with 128 + the signal's number. A second Ctrl-C ends at once, \
+                  without saving."
 )]
 pub struct Args {
     /// UTF-8 text to train on; the last tenth is for validation [default: the sources of this crate]

@@ -1,6 +1,7 @@
-//! Signals that ask the program to end. The first ends the training after the step on its way, and the checkpoint is saved.
+//! Signals that ask the program to end. The first ends the training after the work that is
+//! enqueued, and the checkpoint is saved; the second ends the program at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -11,6 +12,14 @@ static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// The signal that asked the program to end.
 pub fn signal() -> Option<u8> {
     u8::try_from(SIGNAL.load(Ordering::Relaxed)).ok().filter(|signal| *signal > 0)
+}
+
+/// The program ends at once: what the main thread still finds out is no news.
+static AT_ONCE: AtomicBool = AtomicBool::new(false);
+
+/// Nothing is to be said any more.
+pub fn at_once() -> bool {
+    AT_ONCE.load(Ordering::Relaxed)
 }
 
 /// Waits for signals on a thread.
@@ -28,11 +37,14 @@ pub fn watch() -> std::io::Result<()> {
                 None => {
                     first = Some(Instant::now());
                     SIGNAL.store(signal as usize, Ordering::Relaxed);
-                    super::tell("ending after the steps on their way, then saving; Ctrl-C again ends without saving");
+                    super::tell("ending after the work already enqueued, then saving; Ctrl-C again ends at once");
                 }
                 // One request can come as several signals: a shell passes a hang-up on, `timeout` signals twice.
                 Some(first) if signal == SIGINT && first.elapsed() > Duration::from_millis(500) => {
-                    std::process::exit(128 + signal)
+                    super::tell("ended at once; nothing more was saved");
+                    AT_ONCE.store(true, Ordering::Relaxed);
+                    // Exit handlers would take the device from under the main thread.
+                    signal_hook::low_level::exit(128 + signal)
                 }
                 Some(_) => {}
             }

@@ -17,12 +17,14 @@ pub struct Summary {
     pub losses: Vec<f32>,
     /// Mean over the validation batches; `None` where the run was ended before.
     pub val_loss: Option<f32>,
-    /// From process start to the first loss read.
-    pub first_loss_ms: f64,
-    /// Between the completions of two steps.
-    pub median_step_ms: f64,
-    /// Trained tokens over the time from the first completion to the last.
-    pub tokens_per_s: f64,
+    /// From the first line of `main`, a few milliseconds after the process started, to the first loss read; `None` where no step
+    /// was trained.
+    pub first_loss_ms: Option<f64>,
+    /// Between the completions of two steps; `None` where there were fewer.
+    pub median_step_ms: Option<f64>,
+    /// Trained tokens over the time from the first completion to the last; `None` as above.
+    pub tokens_per_s: Option<f64>,
+    /// Of the training, or of what was done instead.
     pub allocated_peak: u64,
     pub reserved_peak: u64,
     /// Buffers bought from the driver after three steps were enqueued, to the end of the training; 0 in a shorter run.
@@ -30,9 +32,11 @@ pub struct Summary {
     /// Share of bind groups that were in the cache, 0 to 1, counted from the moment the fourth loss was read: by then the
     /// commands of step 3 have been encoded, and up to eight steps more. `None` where nothing came after that.
     pub bind_group_hit_rate: Option<f64>,
-    /// Times a call of linn blocked the host, up to the end of the training.
+    /// Times the host blocked, up to the end of the training or, where none was left, of the run: in calls of linn, and in
+    /// `loss_waits`.
     pub host_syncs: u64,
-    /// Times the trainer paused because it was 8 steps ahead of the last loss: the device had work for all of that time.
+    /// Times the trainer paused because it was 8 batches, or a second of work, ahead of the last loss: the device had work for
+    /// all of that time.
     pub loss_waits: u64,
     /// The most steps that were enqueued beyond the last loss read.
     pub most_behind: u64,
@@ -77,27 +81,31 @@ impl Summary {
             let (hits, misses) = (now.hits - early.hits, now.misses - early.misses);
             (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
         };
-        let whole = losses.first().zip(losses.last()).map_or(0.0, |(first, last)| millis(first.at, last.at));
+        let whole = losses.first().zip(losses.last()).map(|(first, last)| millis(first.at, last.at)).filter(|whole| *whole > 0.0);
         Summary {
             losses: losses.iter().map(|loss| loss.value).collect(),
-            first_loss_ms: losses.first().map_or(0.0, |first| millis(process_started(), first.at)),
+            first_loss_ms: losses.first().map(|first| millis(process_started(), first.at)),
             median_step_ms: median_step(&losses),
-            tokens_per_s: if whole > 0.0 { ((losses.len() - 1) * tokens_per_step) as f64 * 1e3 / whole } else { 0.0 },
-            allocated_peak: device.max_memory_allocated(),
-            reserved_peak: device.max_memory_reserved(),
+            tokens_per_s: whole.map(|whole| ((losses.len() - 1) * tokens_per_step) as f64 * 1e3 / whole),
             driver_allocations_after_step_3: early.driver_allocations.map_or(0, allocations),
             bind_group_hit_rate: early.groups_bound.and_then(hit_rate),
-            host_syncs: stats.queue.host_syncs,
+            host_syncs: stats.queue.host_syncs + waits,
             loss_waits: waits,
             most_behind,
-            ..Summary::of_adapter(device)
+            ..Summary::of_device(device)
         }
     }
 
-    /// No figures yet.
-    pub fn of_adapter(device: &Device) -> Summary {
+    /// What there is to say without a training: the adapter, and the memory and the waits so far.
+    pub fn of_device(device: &Device) -> Summary {
         let info = device.info();
-        Summary { adapter: [info.name.clone(), info.backend.clone(), info.driver.clone()], ..Summary::default() }
+        Summary {
+            allocated_peak: device.max_memory_allocated(),
+            reserved_peak: device.max_memory_reserved(),
+            host_syncs: device.stats().queue.host_syncs,
+            adapter: [info.name.clone(), info.backend.clone(), info.driver.clone()],
+            ..Summary::default()
+        }
     }
 
     /// Writes the figures for scripts.
@@ -133,15 +141,15 @@ pub fn process_started() -> Instant {
 
 /// The median time between the completions of two steps. Small steps share a submission and complete together, so the time is
 /// taken over spans of up to eight steps.
-fn median_step(losses: &[Loss]) -> f64 {
+fn median_step(losses: &[Loss]) -> Option<f64> {
     let span = losses.len().saturating_sub(1).min(8);
     if span == 0 {
-        return 0.0;
+        return None;
     }
     let ends = losses.iter().zip(&losses[span..]);
     let mut times: Vec<f64> = ends.map(|(first, last)| millis(first.at, last.at) / span as f64).collect();
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    Some(times[times.len() / 2])
 }
 
 /// Bytes in MiB, for people.

@@ -1,6 +1,5 @@
 //! The training: a step, the loop over steps, the validation.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
@@ -94,7 +93,7 @@ impl Trainer {
         let mut progress = Progress::new(args, self);
         let bound_early = Arc::new(OnceLock::new());
         let (device, early) = (self.device.clone(), bound_early.clone());
-        let losses = Losses::new(Arc::new(AtomicU64::new(0)), move |count, loss| {
+        let losses = Losses::new(self.settings.accum as u64, Arc::default(), move |count, loss| {
             if count == 4 {
                 // The loss of step 4 has come, so all commands of step 3 have been encoded.
                 let _ = early.set(groups_bound(&device));
@@ -103,8 +102,7 @@ impl Trainer {
         });
         let mut driver_allocations = None;
         let ends = |step: u64| stop::signal().is_some() || args.stop_after.is_some_and(|count| step - first >= count);
-        while self.step < self.settings.steps && !ends(self.step) && losses.wait_for_room() {
-            losses.push(self.step()?);
+        while self.step < self.settings.steps && self.step(&losses, &ends)? {
             if self.step == first + 3 {
                 driver_allocations = Some(self.device.stats().memory.num_device_alloc);
             }
@@ -122,14 +120,18 @@ impl Trainer {
         Ok(Trained { collected, early: Early { driver_allocations, groups_bound: bound_early.get().copied() } })
     }
 
-    /// Enqueues one step; returns its loss, on its way to the host: the copy is enqueued before the last backward pass.
-    pub fn step(&mut self) -> Result<TensorRead<f32>> {
+    /// Enqueues one step and has its loss collected: the copy to the host is enqueued before the last backward pass. False: before
+    /// one of its batches `ends` said so, with the steps done, or the collector had stopped; everything is as after the step before.
+    pub fn step(&mut self, losses: &Losses, ends: &dyn Fn(u64) -> bool) -> Result<bool> {
         let Settings { accum, clip, .. } = self.settings;
         self.optimizer.zero_grad();
         self.optimizer.set_lr(self.settings.schedule().at(self.step));
         let mut total: Option<Tensor> = None;
-        let mut read = None;
         for micro in 0..accum as u64 {
+            if !losses.wait_for_room() || ends(self.step) {
+                self.optimizer.zero_grad();
+                return Ok(false);
+            }
             let at = self.step * accum as u64 + micro;
             let batch = self.loader.batch(at)?;
             let loss = self.model.loss(&batch.inputs, &batch.targets)?;
@@ -140,18 +142,25 @@ impl Trainer {
                 Some(total) => (total + &loss.detach())?,
                 None => loss.detach(),
             };
-            if micro + 1 == accum as u64 {
-                read = Some(sum.item_async()?);
-            }
+            let read = sum.item_async()?;
             total = Some(sum);
             loss.backward()?;
+            if micro + 1 == accum as u64 {
+                self.update(clip)?;
+            }
+            losses.push(read);
         }
+        Ok(true)
+    }
+
+    /// Changes the parameters by their gradients.
+    fn update(&mut self, clip: f64) -> Result<()> {
         let scale = if clip > 0.0 { Some(clip_scale(&grad_norm(&self.parameters)?, clip)?) } else { None };
         self.whole = false;
         self.optimizer.step_scaled(scale.as_ref())?;
         self.whole = true;
         self.step += 1;
-        read.ok_or_else(|| anyhow::anyhow!("accum is 0"))
+        Ok(())
     }
 
     /// Saves everything that a resumed run needs to go on with the same bits, unless something that was enqueued since the

@@ -1,5 +1,6 @@
 //! Which adapter: the best by default, another by environment variable or option.
 
+use std::env::VarError;
 use std::fmt;
 
 use super::choice::Wanted;
@@ -105,7 +106,9 @@ pub(crate) struct Opened {
 }
 
 pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
-    let wanted = Wanted::new(options, |name| std::env::var(name).ok())?;
+    let variable = |option: &Option<String>, name| if option.is_none() { text(name, std::env::var(name)) } else { Ok(None) };
+    let (backend, adapter) = (variable(&options.backend, "LINN_BACKEND")?, variable(&options.adapter, "LINN_ADAPTER")?);
+    let wanted = Wanted::new(options, |name| if name == "LINN_BACKEND" { backend.clone() } else { adapter.clone() })?;
     let (mut found, mut unable) = (Vec::new(), Vec::new());
     for backends in rounds(wanted.backend) {
         let (able, others): (Vec<_>, Vec<_>) =
@@ -121,6 +124,18 @@ pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
         unable.extend(others.into_iter().map(|(info, _)| info));
     }
     Err(wanted.error(&found, &unable))
+}
+
+/// The value of an environment variable. One that is not UTF-8 was meant to say something.
+fn text(name: &str, value: std::result::Result<String, VarError>) -> Result<Option<String>> {
+    match value {
+        Ok(value) => Ok(Some(value)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(value)) => {
+            let fact = format!("{name} is {value:?}, which is not UTF-8");
+            Err(Error::argument("open", fact, "write it as plain text, or unset it for the best adapter"))
+        }
+    }
 }
 
 /// The backends to look at, one round after the other until an adapter fits. Probing GL prints noise on headless machines and
@@ -241,4 +256,19 @@ pub(crate) fn open_noop() -> Opened {
     });
     let info = AdapterInfo { name: "noop".into(), backend: "noop".into(), driver: String::new(), kind: AdapterKind::Software };
     Opened { device, queue, info, limits: plain_limits(&required, 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_that_is_not_utf_8_is_an_error() {
+        let wrong = <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(b"llvm\xff".to_vec());
+        let error = text("LINN_ADAPTER", Err(VarError::NotUnicode(wrong))).unwrap_err().to_string();
+        assert!(error.contains("LINN_ADAPTER is \"llvm\\xFF\", which is not UTF-8\nhelp: write it as plain text"), "{error}");
+        assert_eq!(text("LINN_ADAPTER", Err(VarError::NotPresent)).unwrap(), None);
+        assert_eq!(text("LINN_ADAPTER", Ok("llvm".into())).unwrap().as_deref(), Some("llvm"));
+    }
 }

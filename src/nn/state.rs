@@ -5,7 +5,7 @@
 //! read; files of other programs have none and are read without. Files with i64 tensors (PyTorch's indices) are range-checked
 //! and read as i32.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -44,9 +44,24 @@ pub fn save(path: &Path, tensors: &[(String, Tensor)], metadata: &BTreeMap<Strin
         })
         .collect::<Result<Vec<_>>>()?;
     let sum = checksum(metadata, &views.iter().map(|(name, view)| (*name, view)).collect());
-    let metadata: HashMap<String, String> = metadata.clone().into_iter().chain([(CHECKSUM.to_string(), sum)]).collect();
-    let file = safetensors::serialize(views, Some(metadata)).map_err(|why| cannot_write(path, why))?;
+    let metadata = metadata.clone().into_iter().chain([(CHECKSUM.to_string(), sum)]).collect();
+    let file = safetensors::serialize(views, None).map_err(|why| cannot_write(path, why))?;
+    let file = with_metadata(file, &metadata).map_err(|why| cannot_write(path, why))?;
     write_whole(path, &file).map_err(|why| cannot_write(path, why))
+}
+
+/// Puts metadata into the header of a file that has none, so that equal contents are equal bytes: `safetensors` would write them
+/// in the order of a hash map. The length of the header stands before it, in 8 bytes; spaces round it up to 8.
+fn with_metadata(mut file: Vec<u8>, metadata: &BTreeMap<String, String>) -> serde_json::Result<Vec<u8>> {
+    let len = file.first_chunk().map_or(0, |len| u64::from_le_bytes(*len) as usize);
+    let tensors = file[9..8 + len].trim_ascii_end();
+    let comma = if tensors == b"}" { "" } else { "," };
+    let mut header = format!("{{\"__metadata__\":{}{comma}", serde_json::to_string(metadata)?).into_bytes();
+    header.extend(tensors);
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let new_len = (header.len() as u64).to_le_bytes();
+    file.splice(..8 + len, new_len.into_iter().chain(header));
+    Ok(file)
 }
 
 /// Reads a safetensors file onto `device`.

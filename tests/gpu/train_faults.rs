@@ -1,7 +1,9 @@
 //! The trainer where something goes wrong or runs long: memory that ends, sizes that cannot fit, losses that come late.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use linn::data::Text;
 use linn::{DType, Device, DeviceOptions, Tensor};
@@ -31,6 +33,13 @@ fn trainer(device: &Device, args: &Args) -> Trainer {
     Trainer::new(device, args, settings, (&text, &corpus.name, &corpus.fingerprint), None).unwrap()
 }
 
+/// One step, whose loss has come.
+fn step(trainer: &mut Trainer) -> anyhow::Result<()> {
+    let losses = Losses::new(trainer.settings.accum as u64, Arc::default(), |_, _| {});
+    assert!(trainer.step(&losses, &|_| false)?);
+    losses.finish().map(drop)
+}
+
 #[test]
 fn train_saves_what_it_has_when_memory_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,7 +47,7 @@ fn train_saves_what_it_has_when_memory_ends() {
     let device = open(DeviceOptions::default());
     let args = args(folder.path(), "--steps 8 --save rescued.safetensors");
     let mut trainer = trainer(&device, &args);
-    (0..3).for_each(|_| drop(trainer.step().unwrap().wait().unwrap()));
+    (0..3).for_each(|_| step(&mut trainer).unwrap());
     // From now on nothing is bought, and everything that lies free is taken.
     device.empty_cache().unwrap();
     device.set_memory_limit(device.memory_reserved());
@@ -67,12 +76,12 @@ fn train_saves_nothing_that_may_be_wrong() {
     let lost = || anyhow::Error::from(linn::Error::DeviceLost { fact: "unplugged".into() });
     let text = trainer.rescue(lost(), 0, &place).to_string();
     assert!(text.contains("unplugged\nno step was trained, so nothing was saved\nhelp: open a new device"), "{text}");
-    drop(trainer.step().unwrap().wait().unwrap());
+    step(&mut trainer).unwrap();
     let text = trainer.rescue(lost(), 0, &place).to_string();
     assert!(text.contains("\nnothing was saved: ") && !place.path().unwrap().exists(), "{text}");
     trainer.save(&place).unwrap();
     let kept = std::fs::read(place.path().unwrap()).unwrap();
-    drop(trainer.step().unwrap().wait().unwrap());
+    step(&mut trainer).unwrap();
     let text = trainer.rescue(lost(), 0, &place).to_string();
     assert!(text.contains("\nstep 1 is saved; go on from there"), "{text}");
     assert_eq!(std::fs::read(place.path().unwrap()).unwrap(), kept);
@@ -91,11 +100,11 @@ fn train_saves_no_step_after_one_that_failed() {
     let device = open(DeviceOptions::default());
     let mut trainer = trainer(&device, &args);
     let place = Place::of(&args).unwrap();
-    (0..3).for_each(|_| drop(trainer.step().unwrap().wait().unwrap()));
+    (0..3).for_each(|_| step(&mut trainer).unwrap());
     trainer.save(&place).unwrap();
     let kept = std::fs::read(place.path().unwrap()).unwrap();
     device.refuse_driver_calls(0, 4);
-    let told = trainer.step().map_err(|why| why.to_string()).and_then(|read| read.wait().map_err(|why| why.to_string()));
+    let told = step(&mut trainer);
     let synchronized = device.synchronize();
     device.refuse_driver_calls(0, 0);
     assert!(told.is_err() || synchronized.is_err(), "somebody was told");
@@ -128,7 +137,7 @@ fn train_replaces_nothing_that_it_needs() {
         (String::from("--save out/"), "folder"),
         (String::from("--save none/"), "names a folder, not a file"),
         // The cause is a fact too, and stands before the help.
-        (format!("--save {}", "n".repeat(251)), ")\nhelp: check its permissions"),
+        (format!("--save {}", "n".repeat(251)), "n: File name too long (os error 36)\nhelp: pass another name with --save, "),
     ] {
         let why = error(&format!("--steps 2 {flags}"));
         assert!(why.contains(what) && why.contains("\nhelp: "), "{flags}: {why}");
@@ -219,15 +228,14 @@ fn train_stays_steady() {
     let mut trainer = trainer(&device, &args(folder.path(), "--steps 200"));
     let (seen, watched) = (Arc::new(OnceLock::new()), device.clone());
     let early = seen.clone();
-    let losses = Losses::new(Arc::default(), move |count, _| {
+    let losses = Losses::new(1, Arc::default(), move |count, _| {
         if count == 4 {
             let _ = early.set(watched.stats());
         }
     });
     let mut after_three = None;
     while trainer.step < 200 {
-        assert!(losses.wait_for_room());
-        losses.push(trainer.step().unwrap());
+        assert!(trainer.step(&losses, &|_| false).unwrap());
         if trainer.step >= 3 {
             let stats = device.stats();
             let now = (device.memory_reserved(), stats.memory.num_device_alloc);
@@ -244,21 +252,63 @@ fn train_stays_steady() {
 }
 
 #[test]
-fn train_is_at_most_eight_steps_ahead() {
-    // The collector holds the first loss back until the host waits for room: exactly eight steps are enqueued by then.
-    let waits = Arc::new(AtomicU64::new(0));
-    let waited = waits.clone();
-    let losses = Losses::new(waits, move |_, _| {
-        while waited.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
-        }
-    });
+fn train_is_a_second_of_work_ahead_and_at_most_eight_batches() {
     let one = Tensor::ones(&device(), &[]).unwrap();
-    for _ in 0..20 {
+    let enqueue = |losses: &Losses| {
         assert!(losses.wait_for_room());
         losses.push(one.item_async().unwrap());
-    }
+    };
+    // Steps of no time, one of which the collector holds back until the host waits for room.
+    let (waits, before) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (waited, waited_before) = (waits.clone(), before.clone());
+    let losses = Losses::new(1, waits.clone(), move |count, _| {
+        if count == 10 {
+            while waited.load(Ordering::Acquire) == waited_before.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        }
+    });
+    (0..9).for_each(|_| enqueue(&losses));
+    before.store(waits.load(Ordering::Acquire), Ordering::Release);
+    (0..20).for_each(|_| enqueue(&losses));
     let collected = losses.finish().unwrap();
-    assert_eq!((collected.losses.len(), collected.most_behind), (20, 8));
+    assert_eq!((collected.losses.len(), collected.most_behind), (29, 8));
     assert!(collected.waits >= 1);
+
+    // 0.4 s each: two are within a second.
+    let losses = |batches, time| Losses::new(batches, Arc::default(), move |_, _| std::thread::sleep(time));
+    let slow = losses(1, Duration::from_millis(400));
+    (0..6).for_each(|_| enqueue(&slow));
+    assert_eq!(slow.finish().unwrap().most_behind, 2);
+    // What is ahead is counted in batches: eight are two steps of three batches and a part.
+    let several = losses(3, Duration::from_millis(50));
+    (0..30).for_each(|_| enqueue(&several));
+    let collected = several.finish().unwrap();
+    assert!(collected.losses.len() == 10 && (1..=3).contains(&collected.most_behind), "{collected:?}");
+}
+
+/// What is left of a step between two of its batches is nothing: a resumed run has the bits of one that was not ended.
+#[test]
+fn train_ends_between_the_batches_of_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = run(args(folder.path(), "--steps 6 --accum 4")).unwrap();
+    let args = args(folder.path(), "--steps 6 --accum 4 --save ended.safetensors");
+    let mut trainer = trainer(&device(), &args);
+    let place = Place::of(&args).unwrap();
+    (0..2).for_each(|_| step(&mut trainer).unwrap());
+    let asked = Cell::new(0);
+    let losses = Losses::new(4, Arc::default(), |_, _| {});
+    let ends = |_| asked.replace(asked.get() + 1) == 2;
+    assert!(!trainer.step(&losses, &ends).unwrap(), "two of four batches, then the end");
+    assert_eq!((asked.get(), trainer.step, losses.finish().unwrap().losses.len()), (3, 2, 0));
+    assert!(trainer.parameters.iter().all(|parameter| parameter.grad().is_none()));
+    trainer.save(&place).unwrap();
+    let rest = run(crate::train_gpt::args(folder.path(), "--resume ended.safetensors --save rest.safetensors")).unwrap();
+    assert_eq!(bits(&rest.losses), bits(&whole.losses[2..]));
+    // The same run goes on with the same bits, too.
+    let place = Place::of(&crate::train_gpt::args(folder.path(), "--save on.safetensors")).unwrap();
+    (0..4).for_each(|_| step(&mut trainer).unwrap());
+    trainer.save(&place).unwrap();
+    let [rest, on] = ["rest", "on"].map(|name| std::fs::read(folder.path().join(name).with_extension("safetensors")).unwrap());
+    assert!(rest == on, "equal checkpoints are equal files");
 }

@@ -70,6 +70,11 @@ fn train_same_seed_same_bits() {
     let again = train(folder.path(), "--steps 12");
     assert_eq!(bits(&first.losses), bits(&again.losses));
     assert_eq!((first.val_loss.unwrap().to_bits(), &first.sample), (again.val_loss.unwrap().to_bits(), &again.sample));
+    let files = ["a.safetensors", "b.safetensors"].map(|name| {
+        train(folder.path(), &format!("--steps 2 --save {name}"));
+        std::fs::read(folder.path().join(name)).unwrap()
+    });
+    assert!(files[0] == files[1], "the same run saves the same file");
     let one_stream = train(folder.path(), "--steps 12 --streams 1");
     assert_eq!(bits(&first.losses), bits(&one_stream.losses));
     let other_seed = train(folder.path(), "--steps 12 --seed 2");
@@ -275,7 +280,7 @@ fn train_writes_its_summary() {
     }
     assert_eq!(json["driver_allocations_after_step_3"], 0, "steady memory");
     assert!(json["bind_group_hit_rate"].as_f64().unwrap() >= 0.99, "{text}");
-    assert!(json["host_syncs"].is_u64());
+    assert!(json["host_syncs"].as_u64() >= json["loss_waits"].as_u64() && json["loss_waits"].is_u64(), "{text}");
     for key in ["name", "backend", "driver"] {
         assert!(!json["adapter"][key].as_str().unwrap().is_empty(), "{key}");
     }
@@ -283,4 +288,22 @@ fn train_writes_its_summary() {
     // Too short for a rate, and nothing was bought after a step that never was.
     let short = train(folder.path(), "--steps 2 --json summary.json");
     assert_eq!((short.bind_group_hit_rate, short.driver_allocations_after_step_3), (None, 0));
+    // What does not exist is null, and what there is is said where nothing was trained.
+    let none = || {
+        let text = std::fs::read_to_string(folder.path().join("summary.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let keys = ["first_loss_ms", "median_step_ms", "tokens_per_s", "bind_group_hit_rate"];
+        // The training itself may not have waited at all.
+        let waited = if json["losses"] == serde_json::json!([]) { "host_syncs" } else { "allocated_peak" };
+        for key in ["allocated_peak", "reserved_peak", waited] {
+            assert!(json[key].as_u64() > Some(0), "{key} in {text}");
+        }
+        keys.into_iter().filter(|key| json[key].is_null()).collect::<Vec<_>>()
+    };
+    train(folder.path(), "--steps 1 --json summary.json");
+    assert_eq!(none(), ["median_step_ms", "tokens_per_s", "bind_group_hit_rate"]);
+    train(folder.path(), "--steps 0 --json summary.json");
+    assert_eq!(none(), ["first_loss_ms", "median_step_ms", "tokens_per_s", "bind_group_hit_rate"]);
+    train(folder.path(), "--resume default.safetensors --json summary.json");
+    assert_eq!(none().len(), 4);
 }

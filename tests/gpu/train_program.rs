@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use crate::device::device;
 use crate::train_gpt::example::place::Place;
@@ -91,6 +92,31 @@ fn train_saves_when_a_signal_ends_it() {
     }
 }
 
+/// The second Ctrl-C comes while the first one's work runs; the device must not go away under the main thread.
+#[cfg(unix)]
+#[test]
+fn train_ends_at_once_at_the_second_ctrl_c() {
+    let folder = tempfile::tempdir().unwrap();
+    // A software driver takes seconds for a batch.
+    let large = "--n-embd 256 --context 128 --batch 128 --steps 1000 --accum 1000 --save ended.safetensors";
+    let mut child = start(folder.path(), &[], large);
+    let mut words = BufReader::new(child.stdout.take().unwrap());
+    wait_for("parameters, ", &mut words);
+    // The first batch is on its way by then.
+    std::thread::sleep(Duration::from_millis(1500));
+    send("INT", &child);
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    wait_for("Ctrl-C again ends at once", &mut err);
+    std::thread::sleep(Duration::from_millis(700));
+    let ended_by_itself = child.try_wait().unwrap().is_some();
+    send("INT", &child);
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    assert!(ended_by_itself || rest == "ended at once; nothing more was saved\n", "{rest}");
+    assert!(!rest.contains("error"), "{rest}");
+}
+
 #[test]
 fn train_prints_what_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,6 +137,9 @@ fn train_prints_what_was_asked_for() {
     assert!(output.status.success(), "{err}");
     assert!(out.contains("lazy") && !out.contains("parameters") && !out.contains("validation"), "{out}");
     assert!(!err.contains("step "), "{err}");
+    let (output, out, err) = finish(start(folder.path(), &[], "--steps 0 --save b.safetensors --quiet --sample 3 --prompt lazy"));
+    assert!(output.status.success() && folder.path().join("b.safetensors").exists(), "{err}");
+    assert!(out.contains("lazy") && !out.contains("saved"), "quiet: {out}");
 }
 
 #[test]
