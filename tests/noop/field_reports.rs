@@ -45,11 +45,11 @@ fn field_01_threads_share_one_pool() {
     assert!(device.max_memory_reserved() <= 2 * one_thread, "{} of {one_thread}", device.max_memory_reserved());
 }
 
-/// burn: memory grew through an epoch of random sequence lengths. After 100 steps nothing is bought but, where free pieces
-/// happen to lie badly, one more segment of the smallest size, once in 900 steps.
+/// burn: memory grew through an epoch of random sequence lengths. After 100 steps nothing is bought; models so small that they
+/// fill a segment or two may need one more, of the smallest size and once, where free pieces happen to lie badly.
 #[test]
 fn field_02_random_lengths_do_not_grow() {
-    for width in [32, 64, 128, 192] {
+    for (width, late_segments) in [(32, 1), (64, 1), (128, 0), (192, 0)] {
         let device = open();
         let model = Gpt::new(&device, small(width, 64)).unwrap();
         let groups = ParamGroup::by_rank(model.named_parameters(), 1e-3, 0.1);
@@ -68,7 +68,7 @@ fn field_02_random_lengths_do_not_grow() {
         device.synchronize().unwrap();
         let most = |steps: std::ops::Range<usize>| reserved[steps].iter().max().copied().unwrap();
         let (early, late) = (most(0..100), most(100..1000));
-        assert!(late <= early + 2 * MIB, "width {width}: {early} bytes in the first 100 steps, later {late}");
+        assert!(late <= early + late_segments * 2 * MIB, "width {width}: {early} bytes in the first 100 steps, later {late}");
     }
 }
 
