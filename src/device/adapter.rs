@@ -106,9 +106,8 @@ pub(crate) struct Opened {
 }
 
 pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
-    let variable = |option: &Option<String>, name| if option.is_none() { text(name, std::env::var(name)) } else { Ok(None) };
-    let (backend, adapter) = (variable(&options.backend, "LINN_BACKEND")?, variable(&options.adapter, "LINN_ADAPTER")?);
-    let wanted = Wanted::new(options, |name| if name == "LINN_BACKEND" { backend.clone() } else { adapter.clone() })?;
+    let help = "write it as plain text, or unset it for the best adapter";
+    let wanted = Wanted::new(options, |name| variable(name, std::env::var(name), help))?;
     let (mut found, mut unable) = (Vec::new(), Vec::new());
     for backends in rounds(wanted.backend) {
         let (able, others): (Vec<_>, Vec<_>) =
@@ -126,14 +125,13 @@ pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
     Err(wanted.error(&found, &unable))
 }
 
-/// The value of an environment variable. One that is not UTF-8 was meant to say something.
-fn text(name: &str, value: std::result::Result<String, VarError>) -> Result<Option<String>> {
+/// The value of an environment variable. One that is not UTF-8 was meant to say something; `help` says how to write it.
+pub(super) fn variable(name: &str, value: std::result::Result<String, VarError>, help: &str) -> Result<Option<String>> {
     match value {
         Ok(value) => Ok(Some(value)),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(value)) => {
-            let fact = format!("{name} is {value:?}, which is not UTF-8");
-            Err(Error::argument("open", fact, "write it as plain text, or unset it for the best adapter"))
+            Err(Error::argument("open", format!("{name} is {value:?}, which is not UTF-8"), help))
         }
     }
 }
@@ -266,9 +264,10 @@ mod tests {
     #[test]
     fn a_variable_that_is_not_utf_8_is_an_error() {
         let wrong = <std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(b"llvm\xff".to_vec());
-        let error = text("LINN_ADAPTER", Err(VarError::NotUnicode(wrong))).unwrap_err().to_string();
+        let help = "write it as plain text";
+        let error = variable("LINN_ADAPTER", Err(VarError::NotUnicode(wrong)), help).unwrap_err().to_string();
         assert!(error.contains("LINN_ADAPTER is \"llvm\\xFF\", which is not UTF-8\nhelp: write it as plain text"), "{error}");
-        assert_eq!(text("LINN_ADAPTER", Err(VarError::NotPresent)).unwrap(), None);
-        assert_eq!(text("LINN_ADAPTER", Ok("llvm".into())).unwrap().as_deref(), Some("llvm"));
+        assert_eq!(variable("LINN_ADAPTER", Err(VarError::NotPresent), help).unwrap(), None);
+        assert_eq!(variable("LINN_ADAPTER", Ok("llvm".into()), help).unwrap().as_deref(), Some("llvm"));
     }
 }

@@ -17,9 +17,12 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// From the options, else from the environment.
-    pub(super) fn new(options: &DeviceOptions, environment: impl Fn(&str) -> Option<String>) -> Result<Wanted> {
-        let variable = |name| environment(name).filter(|value| !value.is_empty());
-        let backend = match options.backend.clone().or_else(|| variable("LINN_BACKEND")) {
+    pub(super) fn new(options: &DeviceOptions, environment: impl Fn(&str) -> Result<Option<String>>) -> Result<Wanted> {
+        let wish = |option: &Option<String>, name| match option {
+            Some(option) => Ok(Some(option.clone())),
+            None => environment(name).map(|value| value.filter(|value| !value.is_empty())),
+        };
+        let backend = match wish(&options.backend, "LINN_BACKEND")? {
             None => None,
             Some(text) => Some(backend_of(&text).ok_or_else(|| {
                 Error::argument(
@@ -29,7 +32,7 @@ impl Wanted {
                 )
             })?),
         };
-        Ok(Wanted { backend, adapter: options.adapter.clone().or_else(|| variable("LINN_ADAPTER")) })
+        Ok(Wanted { backend, adapter: wish(&options.adapter, "LINN_ADAPTER")? })
     }
 
     fn fits(&self, info: &AdapterInfo) -> bool {
@@ -82,7 +85,7 @@ mod tests {
     }
 
     fn wanted(backend: &str, adapter: &str) -> Wanted {
-        let environment = |name: &str| Some(if name == "LINN_BACKEND" { backend } else { adapter }.to_string());
+        let environment = |name: &str| Ok(Some(if name == "LINN_BACKEND" { backend } else { adapter }.to_string()));
         Wanted::new(&DeviceOptions::default(), environment).unwrap()
     }
 
@@ -116,9 +119,10 @@ mod tests {
         assert_eq!(wanted("metal", "").best(&found), None);
         assert_eq!(wanted("gl", "geforce").best(&found), None);
         let options = DeviceOptions { adapter: Some("llvmpipe".into()), backend: Some("vk".into()), ..DeviceOptions::default() };
-        let environment = |_: &str| Some(String::from("gl"));
+        let environment = |_: &str| Ok(Some(String::from("gl")));
         assert_eq!(Wanted::new(&options, environment).unwrap().best(&found), Some(1), "options win");
-        assert!(Wanted::new(&DeviceOptions::default(), |_| Some("cuda".into())).unwrap_err().to_string().contains("\"cuda\""));
+        let unknown = Wanted::new(&DeviceOptions::default(), |_| Ok(Some("cuda".into())));
+        assert!(unknown.unwrap_err().to_string().contains("\"cuda\""));
     }
 
     #[test]

@@ -107,14 +107,8 @@ fn pool_config(limits: &Limits, options: &DeviceOptions) -> Result<Config> {
         caching: options.caching,
         ..Config::default()
     };
-    let environment = match std::env::var("LINN_ALLOC_CONF") {
-        Ok(settings) => Some(settings),
-        Err(std::env::VarError::NotPresent) => None,
-        Err(std::env::VarError::NotUnicode(value)) => {
-            let fact = format!("LINN_ALLOC_CONF is {value:?}, which is not UTF-8");
-            return Err(Error::argument("open", fact, "write the settings as plain text, as in limit_mb:512"));
-        }
-    };
+    let (name, help) = ("LINN_ALLOC_CONF", "write the settings as plain text, as in limit_mb:512");
+    let environment = adapter::variable(name, std::env::var(name), help)?;
     for settings in [environment.as_deref(), options.alloc_conf.as_deref()].into_iter().flatten() {
         config.apply(settings)?;
     }

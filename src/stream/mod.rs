@@ -127,7 +127,8 @@ impl Device {
     /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.
     #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
-        wait::wait(self, self.everything())
+        self.wait_for_everything()?;
+        read::check_status(self)
     }
 
     /// [`Device::synchronize`] for so long at most: false where work is left, which goes on. An index out of range is only
