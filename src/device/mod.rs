@@ -20,6 +20,7 @@ pub(crate) mod places;
 pub(crate) mod staging;
 mod statistics;
 mod waits;
+pub(crate) mod wishes;
 
 use std::any::Any;
 use std::panic::Location;

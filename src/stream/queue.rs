@@ -55,6 +55,8 @@ pub(super) struct Queue {
     pub(super) mapping: usize,
     pub(super) estimates: Estimates,
     pub(super) last_completion: web_time::Instant,
+    /// Since when commands have been left for a larger batch.
+    left_since: Option<web_time::Instant>,
 }
 
 /// Starts the queue of a device; the returned closure ends it.
@@ -69,6 +71,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
         mapping: 0,
         estimates: Estimates::default(),
         last_completion: web_time::Instant::now(),
+        left_since: None,
     };
     if cfg!(target_arch = "wasm32") {
         let (weak, queue) = (Arc::downgrade(shared), Mutex::new(queue));
@@ -169,12 +172,21 @@ impl Queue {
             drop_recordings(&mut core);
         }
         let buffers = self.take_segments(&mut core);
-        let Some(target) = policy::target(&mut core, self.in_flight.len()) else {
+        let left = self.left_since.map_or(Duration::ZERO, |since| since.elapsed());
+        let target = {
+            let core = &mut *core;
+            policy::target(&core.timeline, &mut core.wanted, self.in_flight.len(), left)
+        };
+        let Some(target) = target else {
             let idle = self.in_flight.is_empty() && self.mapping == 0;
+            if core.timeline.backlog() > 0 {
+                self.left_since.get_or_insert_with(web_time::Instant::now);
+            }
             drop(core);
             forget(shared, buffers);
             return if idle { Progress::Idle } else { Progress::InFlight };
         };
+        self.left_since = None;
         let estimates = &self.estimates;
         let mut budget = policy::Budget::default();
         let recordings = &core.recordings;
