@@ -10,6 +10,7 @@ use crate::device::command::{ChunkId, Command, Op};
 use crate::device::history::StackTable;
 use crate::device::observers::{MemoryUse, Observers, Shortage};
 use crate::device::places::Places;
+use crate::device::signals::Sleeps;
 use crate::device::staging::Staging;
 use crate::device::waits::Waits;
 use crate::device::wishes::Wishes;
@@ -117,6 +118,12 @@ pub struct Counters {
     pub pipelines: u64,
     /// Times enqueued work failed: whatever was computed since the first may be wrong. Never less than before.
     pub failures: u64,
+}
+
+impl Sleeps for Core {
+    fn sleeps(&mut self) -> &mut bool {
+        &mut self.queue_sleeps
+    }
 }
 
 impl Core {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::device::command::{Op, PipelineId};
+pub(super) use crate::device::load::groups;
+use crate::device::load::{Load, PipelineId};
 use crate::device::wishes::Wishes;
 use crate::timeline::{Flush, Timeline};
 
@@ -10,8 +11,10 @@ use crate::timeline::{Flush, Timeline};
 pub(super) const MOST_IN_FLIGHT: usize = 2;
 /// Commands that make a second submission worth its cost (30 to 70 us on software drivers, a few tiny dispatches).
 pub(super) const BATCH: u64 = 64;
-/// How long commands are left for a larger batch while the device is busy. With the queue's look at the device (1 ms) they
-/// reach the driver within 10 ms of their call, unless the driver has its fill.
+/// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// How long commands are left for a larger batch while the device is busy. With a look more before and after they reach the
+/// driver within 10 ms of their call, unless the driver has its fill.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
 /// Commands in one submission at most: bounds the time the lock is held to take them, and bind groups alive.
 pub(super) const MOST_COMMANDS: usize = 1024;
@@ -22,8 +25,24 @@ pub(super) const MOST_BYTES: u64 = 256 << 20;
 /// First guess for a workgroup of a kernel that was never measured, in nanoseconds.
 pub(super) const FIRST_GUESS: f64 = 5_000.0;
 
-/// What to submit next; `None` when it is better to wait. `left` is for how long commands have been left for a larger batch.
-pub(super) fn target(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Duration) -> Option<Flush> {
+/// When to submit; it remembers since when commands have been left.
+#[derive(Default)]
+pub(super) struct Policy {
+    left_since: Option<Duration>,
+}
+
+impl Policy {
+    /// What to submit next; `None` when it is better to wait. `now` is the time since anything.
+    pub(super) fn target(&mut self, timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, now: Duration) -> Option<Flush> {
+        let left = self.left_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        let flush = choose(timeline, wishes, in_flight, left);
+        let leaves = flush.is_none() && timeline.backlog() > 0;
+        self.left_since = leaves.then(|| self.left_since.unwrap_or(now));
+        flush
+    }
+}
+
+fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Duration) -> Option<Flush> {
     if in_flight >= MOST_IN_FLIGHT {
         return None;
     }
@@ -36,11 +55,6 @@ pub(super) fn target(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize,
     }
     let worth = if in_flight == 0 || left >= PATIENCE { 1 } else { BATCH };
     (timeline.backlog() >= worth).then_some(Flush::Everything)
-}
-
-/// Workgroups of a dispatch.
-pub(super) fn groups(grid: [u32; 3]) -> u64 {
-    grid.iter().map(|n| u64::from(*n)).product()
 }
 
 /// Measured cost of kernels: nanoseconds per workgroup, by pipeline.
@@ -87,18 +101,14 @@ impl Default for Budget {
 
 impl Budget {
     /// Books a command; false where it has to wait for the next submission.
-    pub(super) fn admit(&mut self, estimates: &Estimates, op: &Op) -> bool {
-        let (nanos, bytes) = match op {
-            Op::Dispatch { pipeline, grid, .. } => (estimates.per_group(*pipeline) * groups(*grid) as f64, 0),
-            Op::Upload { size, .. } | Op::Download { size, .. } => (0.0, *size),
-            Op::Move { to, .. } => (0.0, to.size),
-        };
-        if self.commands == 0 || self.nanos < nanos || self.bytes < bytes {
+    pub(super) fn admit(&mut self, estimates: &Estimates, load: Load) -> bool {
+        let nanos = load.kernel.map_or(0.0, |(pipeline, groups)| estimates.per_group(pipeline) * groups as f64);
+        if self.commands == 0 || self.nanos < nanos || self.bytes < load.bytes {
             return false;
         }
         self.commands -= 1;
         self.nanos -= nanos;
-        self.bytes -= bytes;
+        self.bytes -= load.bytes;
         true
     }
 }

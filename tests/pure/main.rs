@@ -24,8 +24,9 @@ mod memory_summary;
 mod memory_vectors;
 mod queue;
 mod replay;
-mod timeline_edges;
+mod signals;
 mod timeline_foreign;
+mod timeline_order;
 mod timeline_sim;
 mod traces;
 

@@ -21,10 +21,24 @@ pub struct Range {
 /// What the device does for a command, places resolved.
 pub enum Work {
     /// Folds the cells that hold something into one value; it has to be `expected`.
-    Dispatch { reads: Vec<(Range, Mask)>, write: Option<Range>, constant: u32, expected: u32 },
-    Upload { chunk: usize, to: Range },
-    Download { from: Range, chunk: usize },
-    Move { from: Range, to: Range },
+    Dispatch {
+        reads: Vec<(Range, Mask)>,
+        write: Option<Range>,
+        constant: u32,
+        expected: u32,
+    },
+    Upload {
+        chunk: usize,
+        to: Range,
+    },
+    Download {
+        from: Range,
+        chunk: usize,
+    },
+    Move {
+        from: Range,
+        to: Range,
+    },
 }
 
 pub struct Encoded {

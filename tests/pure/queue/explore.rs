@@ -21,8 +21,8 @@ pub struct Failure {
 }
 
 /// A panic is a failure like any other.
-fn run(program: &Program, fault: Option<Fault>) -> Result<(), String> {
-    let caught = catch_unwind(AssertUnwindSafe(|| world::run(program, fault)));
+pub fn run(program: &Program, fault: Option<Fault>) -> Result<(), String> {
+    let caught = catch_unwind(AssertUnwindSafe(|| world::run(program, fault).0));
     caught.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "a panic".into()))
@@ -78,6 +78,17 @@ pub fn minimal(mut program: Program, fault: Option<Fault>) -> Program {
             None => return program,
         }
     }
+}
+
+#[test]
+fn programs_meet_everything_that_can_go_wrong() {
+    let mut seen = world::Seen::default();
+    for seed in 1..=3_000 {
+        let counts = world::run(&program(seed), None).1;
+        seen.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    println!("in 3,000 programs, by world::What: {seen:?}");
+    assert!(seen.iter().all(|count| *count >= 30), "{seen:?}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Mistakes that the simulation has to notice, each within so many seeds and with a program short enough to read.
 
-use super::explore::{first_failure, minimal};
-use super::world::run;
+use super::explore::{first_failure, minimal, run};
 
 /// One thing that host or queue do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! What the host calls: as the handles of the crate do, with the device's lock held.
 
-use linn::ids::{Fence, FenceSet, StreamId};
+use linn::ids::{Fence, FenceSet, Horizons, StreamId};
 use linn::memory::{Answer, Category, Request, Tag};
 use linn::timeline::{Access, AccessList};
 
 use super::device::{Mask, mix, written};
 use super::faults::Fault;
 use super::program::{Point, View};
-use super::world::{Body, Chunk, EVENTS, Read, Recorded, Recording, STORAGES, Storage, World, ensure};
-use crate::device::command::{ChunkId, Op, ParamBytes, PipelineId};
+use super::world::{Body, Chunk, EVENTS, Read, Recorded, Recording, STORAGES, Storage, Waiter, What, World, ensure};
+use crate::device::load::{Load, PipelineId};
 use crate::device::places::PlaceId;
 
 /// Chunks of host memory; then uploads wait for one that is done.
@@ -35,6 +35,8 @@ impl World {
             match answer {
                 Answer::Ready { block, place, .. } => {
                     let mut inherited = self.pool.inherited(block).clone();
+                    let others = inherited.iter().any(|fence| fence.stream != stream && !self.is_submitted(fence));
+                    self.see(What::Reuse, u64::from(others));
                     if self.has(Fault::ReuseForgotten) {
                         inherited.clear();
                     }
@@ -50,6 +52,7 @@ impl World {
                     let cells = (segment.size / self.setup.cell) as usize;
                     if self.refusals > 0 || cells > room {
                         self.refusals = self.refusals.saturating_sub(1);
+                        self.see(What::Refused, 1);
                         self.pool.handle_segment_failed(&mut request, segment, &self.timeline);
                         continue;
                     }
@@ -59,13 +62,16 @@ impl World {
                     }
                     ensure!(self.buffers[index].is_none(), "the id of an open segment was given again");
                     self.buffers[index] = Some(self.device.buy(cells));
+                    self.see(What::Segment, 1);
                 }
                 Answer::NeedCompletion => {
+                    self.see(What::LastResort, 1);
                     self.release_segments();
                     let everything = self.timeline.everything();
                     self.block(&everything)?;
                 }
                 Answer::Exhausted(_) => {
+                    self.see(What::OutOfMemory, 1);
                     self.release_segments();
                     return Ok(());
                 }
@@ -127,6 +133,9 @@ impl World {
             };
             ensure!(!storage.pinned, "{step:?} moves a pinned block");
             let name = storage.name;
+            let used = self.timeline.last_uses(step.block).iter().any(|fence| !self.is_submitted(fence));
+            self.see(What::Move, 1);
+            self.see(What::MoveOfUsed, u64::from(used));
             if !self.has(Fault::MoveEdgesForgotten) {
                 self.timeline.wait(stream, &step.after);
             }
@@ -134,19 +143,24 @@ impl World {
             self.timeline.wait(stream, &foreign);
             let mut accesses = AccessList::default();
             accesses.push(step.block, Access::Write);
-            self.places.retain(name);
             if self.has(Fault::MovedAtOnce) {
                 self.places.relocate(name, step.to);
             }
-            self.push(stream.0 as usize, &accesses, Op::Move { place: name, to: step.to }, Body::Move);
+            let load = Load { bytes: step.to.size, ..Load::default() };
+            self.push(stream.0 as usize, &accesses, load, vec![name], Body::Move { place: name, to: step.to });
             let last = self.timeline.last(stream);
             ensure!(last == step.fence, "a move became {last:?}, the pool named {:?}", step.fence);
         }
         Ok(())
     }
 
+    pub fn is_submitted(&self, fence: Fence) -> bool {
+        fence.number <= self.timeline.submitted(fence.stream)
+    }
+
     /// Appends a command to a stream.
-    fn push(&mut self, stream: usize, accesses: &AccessList, op: Op, body: Body) -> Fence {
+    fn push(&mut self, stream: usize, accesses: &AccessList, load: Load, places: Vec<PlaceId>, body: Body) -> Fence {
+        places.iter().for_each(|place| self.places.retain(*place));
         let mut told = AccessList::default();
         let late = std::mem::take(&mut self.streams[stream].late);
         late.iter().for_each(|(block, access)| told.push(block, access));
@@ -165,7 +179,7 @@ impl World {
         }
         let after = self.streams[stream].waits.iter().collect();
         self.streams[stream].waits.clear();
-        self.recordings[stream].push_back(Recorded { op, after, body });
+        self.recordings[stream].push_back(Recorded { load, places, after, body });
         self.timeline.enqueue(StreamId(stream as u32), told.iter());
         self.timeline.last(StreamId(stream as u32))
     }
@@ -208,10 +222,12 @@ impl World {
         let stream = self.stream(choice);
         let reads: Vec<Part> = reads.iter().filter_map(|view| self.part(*view)).collect();
         let write = write.and_then(|view| self.writable(view));
+        let in_place = write.is_some_and(|part| reads.iter().any(|read| read.0 == part.0));
+        self.see(What::InPlace, u64::from(in_place));
         let mut accesses = AccessList::default();
         reads.iter().for_each(|part| accesses.push(self.storages[part.0].block, Access::Read));
         if let Some(part) = write
-            && !(self.has(Fault::InPlaceToldAsRead) && reads.iter().any(|read| read.0 == part.0))
+            && !(in_place && self.has(Fault::InPlaceToldAsRead))
         {
             accesses.push(self.storages[part.0].block, Access::Write);
         }
@@ -219,8 +235,7 @@ impl World {
         let mut expected = constant;
         for part in &reads {
             let cells = self.storages[part.0].serial[part.1..part.1 + part.2].iter().enumerate();
-            expected =
-                cells.filter(|(_, cell)| **cell != 0).fold(expected, |value, (i, cell)| mix(value, mix(*cell, i as u32)));
+            expected = cells.filter(|(_, cell)| **cell != 0).fold(expected, |value, (i, cell)| mix(value, mix(*cell, i as u32)));
         }
         let body = Body::Dispatch {
             reads: reads.iter().map(|part| (self.storages[part.0].name, part.1, part.2, self.mask(*part))).collect(),
@@ -244,22 +259,21 @@ impl World {
         body: Body,
     ) {
         let places = reads.iter().chain(&write).map(|part| self.storages[part.0].name).collect();
-        let Some(params) = ParamBytes::new(&[]) else { return };
-        let op = Op::Dispatch { pipeline: PipelineId(0), places, params, grid: [groups, 1, 1] };
-        op.places().iter().for_each(|place| self.places.retain(*place));
-        self.push(stream, accesses, op, body);
+        let load = Load { kernel: Some((PipelineId(0), u64::from(groups))), bytes: 0 };
+        self.push(stream, accesses, load, places, body);
     }
 
     /// Host memory that nothing uses; the host waits where there is none.
     fn chunk(&mut self) -> Option<usize> {
         let free = |world: &World, chunk: &Chunk| {
             let done = |fence: Fence| match world.has(Fault::StagingReusedEarly) {
-                true => fence.number <= linn::ids::Horizons::submitted(&world.timeline, fence.stream),
+                true => world.is_submitted(fence),
                 false => world.timeline.is_completed(fence),
             };
             !chunk.reading && chunk.last.is_none_or(done)
         };
         let found = self.chunks.iter().position(|chunk| free(self, chunk));
+        self.see(What::NoStaging, u64::from(found.is_none() && self.chunks.len() == CHUNKS));
         if found.is_some() || self.chunks.len() == CHUNKS {
             return found;
         }
@@ -278,10 +292,8 @@ impl World {
         let mut accesses = AccessList::default();
         accesses.push(self.storages[part.0].block, Access::Write);
         let to = self.named(part);
-        self.places.retain(to.0);
-        let size = part.2 as u64 * self.setup.cell;
-        let op = Op::Upload { chunk: ChunkId(chunk as u32), chunk_offset: 0, dst: to.0, dst_offset: 0, size };
-        self.chunks[chunk].last = Some(self.push(stream, &accesses, op, Body::Upload { chunk, to }));
+        let load = Load { bytes: part.2 as u64 * self.setup.cell, ..Load::default() };
+        self.chunks[chunk].last = Some(self.push(stream, &accesses, load, vec![to.0], Body::Upload { chunk, to }));
     }
 
     pub fn download(&mut self, choice: usize, from: View) {
@@ -292,10 +304,8 @@ impl World {
         accesses.push(self.storages[part.0].block, Access::Read);
         let expected = self.storages[part.0].serial[part.1..part.1 + part.2].to_vec();
         let (from, mask) = (self.named(part), self.mask(part));
-        self.places.retain(from.0);
-        let size = part.2 as u64 * self.setup.cell;
-        let op = Op::Download { src: from.0, src_offset: 0, chunk: ChunkId(chunk as u32), chunk_offset: 0, size };
-        let fence = self.push(stream, &accesses, op, Body::Download { from, chunk });
+        let load = Load { bytes: part.2 as u64 * self.setup.cell, ..Load::default() };
+        let fence = self.push(stream, &accesses, load, vec![from.0], Body::Download { from, chunk });
         self.chunks[chunk] = Chunk { last: Some(fence), reading: true };
         self.reads.push(Read { fence, chunk, expected, mask });
         self.wishes.add(&[fence].into_iter().collect());
@@ -311,10 +321,10 @@ impl World {
             self.timeline.record_stream(block, StreamId(stream as u32));
         }
         self.storages[part.0].frozen = true;
+        self.see(What::Foreign, 1);
         let constant = self.constant();
         let cells = self.storages[part.0].serial[part.1..part.1 + part.2].iter().enumerate();
-        let expected =
-            cells.filter(|(_, cell)| **cell != 0).fold(constant, |value, (i, cell)| mix(value, mix(*cell, i as u32)));
+        let expected = cells.filter(|(_, cell)| **cell != 0).fold(constant, |value, (i, cell)| mix(value, mix(*cell, i as u32)));
         let reads = vec![(self.storages[part.0].name, part.1, part.2, self.mask(part))];
         let body = Body::Dispatch { reads, write: None, constant, expected };
         self.dispatch_op(stream, &AccessList::default(), &[part], None, 1, body);
@@ -361,7 +371,7 @@ impl World {
         let Recording { point, truth } = self.point(point);
         if !self.lost && !self.timeline.are_completed(&point) {
             self.wishes.add(&point);
-            self.waiters.push(super::world::Waiter { point, truth });
+            self.waiters.push(Waiter { point, truth });
         }
     }
 

@@ -14,5 +14,6 @@ mod rules;
 mod submit;
 mod world;
 
+#[allow(unused_imports)]
 #[path = "../../../src/stream/policy.rs"]
 mod policy;

@@ -6,8 +6,7 @@ use linn::timeline::{Batch, Flush, SubmissionId};
 use super::device::{Encoded, Submission, Work};
 use super::faults::Fault;
 use super::policy::{self, Budget};
-use super::world::{Body, Recorded, World, ensure};
-use crate::device::command::Op;
+use super::world::{Body, Recorded, What, World, ensure};
 
 /// The timeline as someone sees it who takes what was handed over for done.
 struct Hasty<'a>(&'a linn::timeline::Timeline);
@@ -31,22 +30,33 @@ impl World {
             self.drop_recordings();
             return Ok(());
         }
-        let left = if patient { policy::PATIENCE } else { std::time::Duration::ZERO };
         let in_flight = self.in_flight.len();
-        let Some(target) = policy::target(&self.timeline, &mut self.wishes, in_flight, left) else {
+        let mut target = self.policy.target(&self.timeline, &mut self.wishes, in_flight, self.now);
+        if target.is_none() && patient {
+            self.now += policy::PATIENCE;
+            target = self.policy.target(&self.timeline, &mut self.wishes, in_flight, self.now);
+        }
+        let Some(target) = target else {
             let busy = in_flight >= policy::MOST_IN_FLIGHT || in_flight > 0 && !patient;
             ensure!(busy || self.timeline.backlog() == 0, "commands are left though the device has room");
             return Ok(());
         };
-        let (mut budget, mut count) = (Budget::default(), 0);
+        let (mut budget, mut count, mut ended) = (Budget::default(), 0, false);
         let mut batch = self.timeline.plan(&target, |stream, n| {
             count += 1;
             let recorded = self.recordings.get(stream.0 as usize).and_then(|recording| recording.get(n));
-            count <= most && recorded.is_some_and(|recorded| budget.admit(&self.estimates, &recorded.op))
+            let admits = count <= most && recorded.is_some_and(|recorded| budget.admit(&self.estimates, recorded.load));
+            ended |= count > 1 && !admits;
+            admits
         });
         self.spoil(&target, &mut batch);
         ensure!(batch.len > 0, "nothing is taken on the way to {target:?}");
         let failed = std::mem::take(&mut self.fail_next);
+        let urgent = self.timeline.urgent().is_some();
+        self.see(What::UrgentFirst, u64::from(urgent));
+        self.see(What::WishFirst, u64::from(!urgent && matches!(target, Flush::To(_))));
+        self.see(What::CutShort, u64::from(ended));
+        self.see(What::FailedBatch, u64::from(failed));
         let mut moves = false;
         let mut commands = Vec::with_capacity(batch.len);
         for (stream, run) in &batch.runs {
@@ -57,11 +67,15 @@ impl World {
                 let Some(recorded) = recording.and_then(|recording| recording.pop_front()) else {
                     return Err(format!("stream {} has no command {number}", stream.0));
                 };
-                moves |= matches!(recorded.op, Op::Move { .. });
+                moves |= matches!(recorded.body, Body::Move { .. });
                 commands.push(self.encode(Fence { stream: *stream, number }, recorded)?);
             }
         }
         let id = self.timeline.handle_submitted(&batch);
+        if let (Flush::To(fences), false) = (&target, ended) {
+            let missed = fences.iter().find(|fence| fence.number > self.timeline.submitted(fence.stream));
+            ensure!(missed.is_none(), "{missed:?} was to go to the driver and did not");
+        }
         self.in_flight.push_back(id);
         self.device.spoilt |= failed;
         self.device.submit(Submission { id, commands, failed });
@@ -84,14 +98,13 @@ impl World {
             }
             Body::Upload { chunk, to } => Work::Upload { chunk, to: range(self, to)? },
             Body::Download { from, chunk } => Work::Download { from: range(self, from)?, chunk },
-            Body::Move => {
-                let Op::Move { place: name, to } = recorded.op else { return Err("not a move".into()) };
-                let from = self.places.relocate(name, to);
+            Body::Move { place, to } => {
+                let from = self.places.relocate(place, to);
                 let cells = (to.size / self.setup.cell) as usize;
                 Work::Move { from: self.range(from, 0, cells)?, to: self.range(to, 0, cells)? }
             }
         };
-        recorded.op.places().iter().for_each(|name| self.places.release(*name));
+        recorded.places.iter().for_each(|name| self.places.release(*name));
         Ok(Encoded { fence, after: recorded.after, work })
     }
 
@@ -129,11 +142,12 @@ impl World {
         self.release_segments();
         let (reads, waiters) = (std::mem::take(&mut self.reads), std::mem::take(&mut self.waiters));
         let reached = |fence: Fence| match self.has(Fault::ReadAnsweredEarly) {
-            true => fence.number <= self.timeline.submitted(fence.stream),
+            true => self.is_submitted(fence),
             false => self.timeline.is_completed(fence),
         };
         let (answered, reads): (Vec<_>, Vec<_>) = reads.into_iter().partition(|read| reached(read.fence));
         self.reads = reads;
+        self.see(What::ReadAnswered, answered.len() as u64);
         for read in answered {
             self.chunks[read.chunk].reading = false;
             let arrived = &self.device.chunks[read.chunk];
@@ -144,6 +158,7 @@ impl World {
         let (woken, waiters): (Vec<_>, Vec<_>) =
             waiters.into_iter().partition(|waiter| self.timeline.are_completed(&waiter.point));
         self.waiters = waiters;
+        self.see(What::FutureReady, woken.len() as u64);
         for waiter in woken {
             let early = waiter.truth.iter().find(|fence| !self.device.has_executed(*fence));
             ensure!(early.is_none(), "a future is ready before {early:?} was executed");
@@ -155,6 +170,7 @@ impl World {
         while let Some(segment) = self.pool.poll_release(&self.timeline) {
             if let Some(buffer) = self.buffers.get_mut(segment.0 as usize).and_then(Option::take) {
                 self.device.drop_buffer(buffer);
+                self.see(What::SegmentBack, 1);
             }
         }
     }
@@ -177,7 +193,7 @@ impl World {
             return;
         }
         for recorded in std::mem::take(&mut self.recordings).into_iter().flatten() {
-            recorded.op.places().iter().for_each(|name| self.places.release(*name));
+            recorded.places.iter().for_each(|name| self.places.release(*name));
         }
         let rest = self.timeline.plan(&Flush::Everything, |_, _| true);
         if rest.len > 0 {

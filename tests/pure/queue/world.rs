@@ -6,9 +6,9 @@ use linn::timeline::{AccessList, SubmissionId, Timeline};
 
 use super::device::{Device, Mask, Range};
 use super::faults::Fault;
-use super::policy::Estimates;
+use super::policy::{Estimates, Policy};
 use super::program::{Program, Setup, Step};
-use crate::device::command::Op;
+use crate::device::load::Load;
 use crate::device::places::{PlaceId, Places};
 use crate::device::wishes::Wishes;
 
@@ -34,7 +34,9 @@ pub struct Storage {
 
 /// A recorded command: what the queue sees of it, and what it does.
 pub struct Recorded {
-    pub op: Op,
+    pub load: Load,
+    /// The places it uses, once per use.
+    pub places: Vec<PlaceId>,
     pub after: Vec<Fence>,
     pub body: Body,
 }
@@ -44,7 +46,7 @@ pub enum Body {
     Dispatch { reads: Vec<(PlaceId, usize, usize, Mask)>, write: Option<(PlaceId, usize, usize)>, constant: u32, expected: u32 },
     Upload { chunk: usize, to: (PlaceId, usize, usize) },
     Download { from: (PlaceId, usize, usize), chunk: usize },
-    Move,
+    Move { place: PlaceId, to: Place },
 }
 
 #[derive(Default)]
@@ -84,6 +86,35 @@ pub struct Chunk {
     pub reading: bool,
 }
 
+/// What programs have to meet for the simulation to mean something.
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    OrderEdge,
+    InPlace,
+    /// A block begins on memory that commands of other streams still use.
+    Reuse,
+    Move,
+    /// Blocks are moved though commands that use them are not encoded.
+    MoveOfUsed,
+    Segment,
+    SegmentBack,
+    Refused,
+    OutOfMemory,
+    LastResort,
+    Foreign,
+    NoStaging,
+    ReadAnswered,
+    FutureReady,
+    UrgentFirst,
+    WishFirst,
+    CutShort,
+    FailedBatch,
+    Lost,
+}
+
+/// How often, by [`What`].
+pub type Seen = [u64; What::Lost as usize + 1];
+
 pub struct World {
     pub fault: Option<Fault>,
     pub setup: Setup,
@@ -94,6 +125,8 @@ pub struct World {
     pub places: Places,
     pub wishes: Wishes,
     pub estimates: Estimates,
+    pub policy: Policy,
+    pub now: std::time::Duration,
     pub recordings: Vec<std::collections::VecDeque<Recorded>>,
     pub streams: Vec<Stream>,
     pub storages: Vec<Storage>,
@@ -112,6 +145,7 @@ pub struct World {
     pub fail_next: bool,
     /// Numbers for constants.
     pub constants: u32,
+    pub seen: Seen,
 }
 
 impl World {
@@ -131,6 +165,8 @@ impl World {
             places: Places::default(),
             wishes: Wishes::default(),
             estimates: Estimates::default(),
+            policy: Policy::default(),
+            now: std::time::Duration::ZERO,
             recordings: Vec::new(),
             streams: vec![Stream { live: true, ..Stream::default() }],
             storages: Vec::new(),
@@ -145,7 +181,12 @@ impl World {
             refusals: 0,
             fail_next: false,
             constants: 0,
+            seen: Seen::default(),
         }
+    }
+
+    pub fn see(&mut self, what: What, count: u64) {
+        self.seen[what as usize] += count;
     }
 
     pub fn has(&self, fault: Fault) -> bool {
@@ -306,11 +347,16 @@ impl World {
     }
 }
 
-/// Runs a program; `Err` says what does not hold.
-pub fn run(program: &Program, fault: Option<Fault>) -> Result<(), String> {
+/// Runs a program; `Err` says what does not hold. Also what was met on the way.
+pub fn run(program: &Program, fault: Option<Fault>) -> (Result<(), String>, Seen) {
     let mut world = World::new(program.setup, fault);
     for (at, step) in program.steps.iter().enumerate() {
-        world.step(step).map_err(|text| format!("step {at}: {text}"))?;
+        if let Err(text) = world.step(step) {
+            return (Err(format!("step {at}: {text}")), world.seen);
+        }
     }
-    world.finish().map_err(|text| format!("at the end: {text}"))
+    let result = world.finish().map_err(|text| format!("at the end: {text}"));
+    world.see(What::Lost, u64::from(world.lost));
+    world.see(What::OrderEdge, world.timeline.stats().order_edges);
+    (result, world.seen)
 }
