@@ -20,7 +20,7 @@ use shuttle::{Config, FailurePersistence, Runner, thread};
 
 /// Orders tried for each scenario by each way of choosing them; `LINN_LONG=1` tries a hundred times as many.
 fn orders() -> usize {
-    if std::env::var_os("LINN_LONG").is_some_and(|value| value == "1") { 200_000 } else { 2_000 }
+    if std::env::var_os("LINN_LONG").is_some_and(|value| value == "1") { 1_000_000 } else { 10_000 }
 }
 
 /// Runs a scenario in many orders of its threads.
