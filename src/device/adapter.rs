@@ -192,9 +192,9 @@ fn has_compute(adapter: &wgpu::Adapter) -> bool {
     adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
 }
 
-/// Features that kernels use where they exist.
+/// Features that are used where they exist: by kernels, and by timed events.
 fn features() -> wgpu::Features {
-    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP
+    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY
 }
 
 /// Driver blocks of a few MiB, so that what we reserve is what the driver holds.
@@ -246,7 +246,7 @@ pub(crate) fn open_noop() -> Opened {
     let required = wgpu::Limits { max_immediate_size: 128, ..wgpu::Limits::default() };
     let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         label: Some("linn noop"),
-        required_features: wgpu::Features::IMMEDIATES,
+        required_features: wgpu::Features::IMMEDIATES | wgpu::Features::TIMESTAMP_QUERY,
         required_limits: required.clone(),
         experimental_features: wgpu::ExperimentalFeatures::disabled(),
         memory_hints: memory_hints(),

@@ -1,5 +1,7 @@
 //! Commands as plain data: what streams record and the queue encodes. Kernels are opaque numbers on this floor.
 
+use std::sync::{Arc, OnceLock};
+
 use smallvec::SmallVec;
 
 use crate::device::places::PlaceId;
@@ -33,6 +35,21 @@ impl ParamBytes {
 
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// When the device passed a point, in its own ticks: empty until it has, and for ever where the submission failed.
+#[derive(Debug, Default)]
+pub(crate) struct Stamp(OnceLock<u64>);
+
+impl Stamp {
+    /// The device has passed it.
+    pub(crate) fn set(&self, ticks: u64) {
+        let _ = self.0.set(ticks);
+    }
+
+    pub(crate) fn ticks(&self) -> Option<u64> {
+        self.0.get().copied()
     }
 }
 
@@ -73,6 +90,10 @@ pub(crate) enum Op {
         chunk_offset: u64,
         size: u64,
     },
+    /// The device says what time it is.
+    Time {
+        stamp: Arc<Stamp>,
+    },
 }
 
 impl Op {
@@ -83,6 +104,7 @@ impl Op {
             Op::Upload { dst, .. } => std::slice::from_ref(dst),
             Op::Move { place, .. } => std::slice::from_ref(place),
             Op::Download { src, .. } => std::slice::from_ref(src),
+            Op::Time { .. } => &[],
         }
     }
 }

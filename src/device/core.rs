@@ -117,6 +117,8 @@ pub struct Counters {
     pub staging_texture_bytes: u64,
     /// Pipelines compiled.
     pub pipelines: u64,
+    /// Query sets that hold the times of events with timing, in use or to be used again.
+    pub timestamp_sets: u64,
     /// Times enqueued work failed: whatever was computed since the first may be wrong. Never less than before.
     pub failures: u64,
 }

@@ -296,6 +296,17 @@ impl Device {
         self.shared().gpu.device.features().iter_names().map(|(name, _)| name.to_owned()).collect()
     }
 
+    /// True when the device can tell the time, which events with timing need ([`crate::Event::with_timing`]).
+    pub fn has_timestamps(&self) -> bool {
+        self.shared().gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// Milliseconds from one tick count of the device to another.
+    pub(crate) fn milliseconds(&self, start: u64, end: u64) -> f64 {
+        let period = f64::from(self.shared().gpu.queue.get_timestamp_period());
+        end.wrapping_sub(start) as i64 as f64 * period / 1e6
+    }
+
     /// True when both handles mean the same device.
     pub fn same(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{ChunkId, Op, PipelineId};
+use crate::device::command::{ChunkId, Op, PipelineId, Stamp};
 use crate::device::core::Core;
 use crate::stream::encode::Resolved;
 use crate::stream::policy;
@@ -20,6 +20,8 @@ pub(super) struct Taken {
     /// The reads of the batch, by where their bytes go.
     pub(super) reads: SmallVec<[(ChunkId, u64); 4]>,
     pub(super) work: SmallVec<[(PipelineId, u64); 16]>,
+    /// Who wants the times of the batch, in order.
+    pub(super) stamps: Vec<Arc<Stamp>>,
 }
 
 impl Taken {
@@ -59,6 +61,10 @@ impl Taken {
                 }
                 self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
                 core.places.release(src);
+            }
+            Op::Time { stamp } => {
+                self.stamps.push(stamp);
+                self.commands.push(Resolved::Time);
             }
         }
     }

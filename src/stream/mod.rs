@@ -18,6 +18,7 @@ mod policy;
 mod queue;
 mod read;
 mod stage;
+mod timestamps;
 mod wait;
 
 use std::cell::RefCell;
@@ -41,7 +42,7 @@ use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
 use crate::device::{Device, Memory, Shared, WaitKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ids::{FenceSet, StreamId};
+use crate::ids::{Fence, FenceSet, StreamId};
 use crate::kernel::sharing::Textures;
 use crate::kernel::{KernelId, Role, Sharing};
 use crate::memory::{Category, Compacted, Tag};
@@ -388,9 +389,22 @@ fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::syn
 
 /// Appends a command to the current stream and wakes the queue; waits where far too much is recorded.
 #[track_caller]
-fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
+fn enqueue(device: &Device, core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
+    enqueue_on(device, core, current_id(device), accesses, command).map(|_| ())
+}
+
+/// [`enqueue`] on any stream; the command's fence.
+#[track_caller]
+fn enqueue_on(
+    device: &Device,
+    mut core: std::sync::MutexGuard<'_, Core>,
+    stream: StreamId,
+    accesses: &AccessList,
+    command: Command,
+) -> Result<Fence> {
     core.alive()?;
-    core.enqueue(current_id(device), accesses, command);
+    core.enqueue(stream, accesses, command);
+    let fence = core.timeline.last(stream);
     let flooded = core.timeline.backlog() > MOST_RECORDED;
     let shared = device.shared();
     shared.wake(core);
@@ -400,7 +414,7 @@ fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses:
             core = wait_for_room(shared, core)?;
         }
     }
-    Ok(())
+    Ok(fence)
 }
 
 /// Lets the queue work for a while. Only the thread that floods waits.

@@ -15,6 +15,8 @@ const BATCH: u64 = 64;
 const MOST_COMMANDS: usize = 1024;
 /// Estimated work of one submission at most. Drivers end submissions of a few seconds (GL: calls beside one of 6 s fail).
 const MOST_WORK: Duration = Duration::from_millis(100);
+/// Times in one submission at most: they fit one query set, and its buffers are 2 KiB each.
+pub(super) const MOST_TIMES: usize = 256;
 /// Bytes copied in one submission at most.
 const MOST_BYTES: u64 = 256 << 20;
 /// First guess for a workgroup of a kernel that was never measured, in nanoseconds.
@@ -81,28 +83,31 @@ pub(super) struct Budget {
     commands: usize,
     nanos: f64,
     bytes: u64,
+    times: usize,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { commands: MOST_COMMANDS, nanos: MOST_WORK.as_nanos() as f64, bytes: MOST_BYTES }
+        Budget { commands: MOST_COMMANDS, nanos: MOST_WORK.as_nanos() as f64, bytes: MOST_BYTES, times: MOST_TIMES }
     }
 }
 
 impl Budget {
     /// Books a command; false where it has to wait for the next submission.
     pub(super) fn admit(&mut self, estimates: &Estimates, op: &Op) -> bool {
-        let (nanos, bytes) = match op {
-            Op::Dispatch { pipeline, grid, .. } => (estimates.per_group(*pipeline) * groups(*grid) as f64, 0),
-            Op::Upload { size, .. } | Op::Download { size, .. } => (0.0, *size),
-            Op::Move { to, .. } => (0.0, to.size),
+        let (nanos, bytes, times) = match op {
+            Op::Dispatch { pipeline, grid, .. } => (estimates.per_group(*pipeline) * groups(*grid) as f64, 0, 0),
+            Op::Upload { size, .. } | Op::Download { size, .. } => (0.0, *size, 0),
+            Op::Move { to, .. } => (0.0, to.size, 0),
+            Op::Time { .. } => (0.0, 0, 1),
         };
-        if self.commands == 0 || self.nanos < nanos || self.bytes < bytes {
+        if self.commands == 0 || self.nanos < nanos || self.bytes < bytes || self.times < times {
             return false;
         }
         self.commands -= 1;
         self.nanos -= nanos;
         self.bytes -= bytes;
+        self.times -= times;
         true
     }
 }

@@ -116,7 +116,7 @@ fn events_and_queries_follow_the_work() {
     let event = stream.record_event();
     event.synchronize().unwrap();
     assert!(event.query() && stream.query());
-    never.record(&stream);
+    never.record(&stream).unwrap();
     assert!(never.query());
     device.default_stream().wait_stream(&stream).unwrap();
     assert_eq!((&x + &x).unwrap().to_vec::<f32>().unwrap(), vec![2.0; 100]);
