@@ -6,6 +6,8 @@ mod close;
 mod device;
 #[path = "../support/reference.rs"]
 mod reference;
+#[path = "../support/stop.rs"]
+mod stop;
 #[path = "../support/refusals.rs"]
 mod sweep;
 
@@ -13,9 +15,11 @@ mod compact;
 mod compact_busy;
 mod copies;
 mod driver_memory;
+mod events;
 mod examples;
 mod exit;
 mod field_reports;
+mod field_streams;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;

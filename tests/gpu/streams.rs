@@ -1,14 +1,11 @@
 //! Streams, events, reads: what is enqueued where, and who waits for whom.
 
 use std::pin::Pin;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 use linn::{DeviceOptions, Tensor};
 
 use crate::device::{device, open};
+use crate::stop::{LONG, stop, stop_at};
 
 #[test]
 fn a_slice_comes_back() {
@@ -136,29 +133,6 @@ fn views_in_place_and_across_streams_are_ordered() {
     assert_eq!(x.to_vec::<f32>().unwrap(), expected);
 }
 
-/// Stops the queue thread in the moment a future is answered: it calls the wakers, and this one waits for a word.
-struct Stop {
-    stopped: Sender<()>,
-    go_on: Mutex<Receiver<()>>,
-}
-
-impl Wake for Stop {
-    fn wake(self: Arc<Self>) {
-        let _ = self.stopped.send(());
-        let _ = self.go_on.lock().unwrap().recv();
-    }
-}
-
-/// The queue stops when `future` is answered: (a message then, what makes it go on). `None`: it was answered already.
-fn stop_at(future: Pin<&mut impl Future>) -> Option<(Receiver<()>, Sender<()>)> {
-    let ((stopped, is_stopped), (go_on, may_go_on)) = (channel(), channel());
-    let waker = Waker::from(Arc::new(Stop { stopped, go_on: Mutex::new(may_go_on) }));
-    match future.poll(&mut Context::from_waker(&waker)) {
-        Poll::Pending => Some((is_stopped, go_on)),
-        Poll::Ready(_) => None,
-    }
-}
-
 /// A chain on one stream and a read on another are enqueued while the queue stands still, and it stops again in the moment
 /// the read is answered. Was the chain done by then, and how many order edges did the read get?
 fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
@@ -166,16 +140,7 @@ fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
     let side = device.new_stream();
     let x = Tensor::ones(&device, &[64]).unwrap();
     let mut y = Tensor::zeros(&device, &[64]).unwrap();
-    // What the queue thread buys on some drivers has to be there: the staging of a read.
-    x.to_vec::<f32>().unwrap();
-    let (_done, stopped, go_on) = loop {
-        x.fill_(1.0).unwrap();
-        let mut done = Box::pin(device.default_stream().synchronize_async());
-        if let Some((stopped, go_on)) = stop_at(done.as_mut()) {
-            break (done, stopped, go_on);
-        }
-    };
-    stopped.recv_timeout(LONG).unwrap();
+    let go_on = stop(&device);
 
     // Longer than all submissions that can be under way beside the read's.
     let guard = side.enter();
@@ -206,8 +171,6 @@ fn chain_beside_a_read(read_waits: bool) -> (bool, u64) {
 }
 
 const CHAIN: usize = 8_000;
-/// Nothing here takes so long: a test that would hang fails.
-const LONG: Duration = Duration::from_secs(100);
 
 #[test]
 fn a_read_waits_for_its_own_command_only() {

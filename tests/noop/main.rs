@@ -1,6 +1,7 @@
 //! Tests that need wgpu or naga but no driver.
 
 mod device;
+mod events;
 mod exit;
 mod field_reports;
 mod mem_pool;
@@ -10,6 +11,8 @@ mod observers;
 mod reference;
 mod refusals;
 mod shaders;
+#[path = "../support/stop.rs"]
+mod stop;
 #[path = "../support/refusals.rs"]
 mod sweep;
 #[path = "../support/watch.rs"]
