@@ -176,10 +176,10 @@ impl Core {
         while let Some(step) = self.pool.poll_move() {
             let Some(place) = self.places.of(step.block) else { continue };
             let stream = step.fence.stream;
-            self.timeline.wait(stream, &step.after);
+            self.timeline.reuse(stream, &step.after);
             // What a recorded stream does with the old place is not among the block's known uses.
             let foreign = self.timeline.foreign_uses(step.block);
-            self.timeline.wait(stream, &foreign);
+            self.timeline.reuse(stream, &foreign);
             let mut accesses = AccessList::default();
             accesses.push(step.block, Access::Write);
             self.enqueue(stream, &accesses, Command { label: "compact", op: Op::Move { place, to: step.to } });

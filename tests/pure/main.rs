@@ -21,6 +21,7 @@ mod memory_stats;
 mod memory_summary;
 mod memory_vectors;
 mod replay;
+mod timeline_edges;
 mod timeline_foreign;
 mod timeline_sim;
 mod traces;
