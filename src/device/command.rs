@@ -1,5 +1,6 @@
 //! Commands as plain data: what streams record and the queue encodes. Kernels are opaque numbers on this floor.
 
+use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -57,6 +58,8 @@ impl Stamp {
 pub(crate) struct Command {
     /// The operation it belongs to, for errors and traces.
     pub(crate) label: &'static str,
+    /// The line of the program that called it.
+    pub(crate) location: &'static Location<'static>,
     pub(crate) op: Op,
 }
 

@@ -10,6 +10,7 @@ mod choice;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
+mod edges;
 pub(crate) mod entered;
 mod failures;
 mod history;

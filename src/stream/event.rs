@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::device::command::{Command, Op, Stamp};
 use crate::error::{Error, Result};
 use crate::ids::FenceSet;
-use crate::stream::{Stream, enqueue_on, wait};
+use crate::stream::{Origin, Stream, enqueue_on, wait};
 use crate::timeline::AccessList;
 
 /// A point of a stream. An event that was never recorded counts as done, as in PyTorch.
@@ -191,7 +191,7 @@ fn timed_point(stream: &Stream) -> Result<(FenceSet, Arc<Stamp>)> {
         });
     }
     let stamp = Arc::<Stamp>::default();
-    let command = Command { label: "event", op: Op::Time { stamp: stamp.clone() } };
+    let command = Command { label: "event", location: Origin::line(), op: Op::Time { stamp: stamp.clone() } };
     let core = device.shared().lock();
     let fence = enqueue_on(device, core, stream.0.id, &AccessList::default(), command)?;
     Ok(([fence].into_iter().collect(), stamp))

@@ -121,8 +121,9 @@ impl Device {
     /// for want of memory in one piece, blocks are moved without being asked to.
     ///
     /// Fails when the device is lost.
+    #[track_caller]
     pub fn compact(&self, budget: u64) -> Result<Compacted> {
-        self.compact_on(current_id(self), budget)
+        self.compact_on(current_id(self), budget, Origin::line())
     }
 
     /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.
@@ -319,7 +320,7 @@ pub(crate) fn launch(
             memory.written();
         }
     }
-    enqueue(device, core, &accesses, Command { label: row.name, op })
+    enqueue(device, core, &accesses, Command { label: row.name, location: Origin::line(), op })
 }
 
 /// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are
@@ -351,7 +352,7 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         let mut accesses = AccessList::default();
         accesses.push(memory.block(), Access::Write);
         let op = Op::Upload { chunk: piece.chunk, chunk_offset: piece.offset, dst: memory.place(), dst_offset: offset, size };
-        enqueue(device, core, &accesses, Command { label, op })?;
+        enqueue(device, core, &accesses, Command { label, location: Origin::line(), op })?;
         offset += size;
     }
     Ok(())

@@ -144,6 +144,40 @@ mod tests {
         assert!((9..=11).contains(&count(&estimates)), "{}", count(&estimates));
     }
 
+    /// burn, llama.cpp: a chain of large kernels without a wait went to the driver as one submission, which it killed. Here on
+    /// a device that takes its time for each workgroup, whatever the policy thinks; kernels far larger and smaller than guessed.
+    #[test]
+    fn field_05_a_chain_of_large_kernels_is_cut_into_bounded_submissions() {
+        let ms = |nanos: f64| nanos / 1e6;
+        for (groups, nanos_per_group) in [(128, 60_000.0), (128, 1_000.0), (128, 100.0), (4096, 200_000.0), (20_000, 2_000_000.0)]
+        {
+            let (op, work) = (dispatch(3, groups), f64::from(groups) * nanos_per_group);
+            let (mut estimates, mut left, mut submissions, mut longest) = (Estimates::default(), 600, Vec::new(), 0.0f64);
+            while left > 0 {
+                let mut budget = Budget::default();
+                // As the plan does: the first is always taken.
+                budget.admit(&estimates, &op);
+                let count = (1 + (1..left).take_while(|_| budget.admit(&estimates, &op)).count()).min(left);
+                let estimated = estimates.per_group(PipelineId(3)) * f64::from(groups) * count as f64;
+                assert!(count == 1 || estimated <= MOST_WORK.as_nanos() as f64, "{count} kernels, {} ms", ms(estimated));
+                let taken = work * count as f64;
+                // Two are under way before the first is measured; what is known since bounds the rest.
+                if submissions.len() >= MOST_IN_FLIGHT {
+                    longest = longest.max(taken);
+                    assert!(count == 1 || taken <= 1.01 * MOST_WORK.as_nanos() as f64, "{count} kernels took {} ms", ms(taken));
+                }
+                if submissions.len() + 1 >= MOST_IN_FLIGHT {
+                    estimates.learn(&[(PipelineId(3), u64::from(groups) * count as u64)], Duration::from_nanos(taken as u64));
+                }
+                submissions.push(count);
+                left -= count;
+            }
+            let all = work * 600.0;
+            assert!(submissions.len() as f64 >= all / (MOST_WORK.as_nanos() as f64) / 2.0, "{groups} groups: {submissions:?}");
+            assert!(longest >= work.min(all), "the last submissions are as large as they may be");
+        }
+    }
+
     #[test]
     fn the_first_wish_goes_first_and_near_ones_join() {
         use crate::ids::{Fence, StreamId};

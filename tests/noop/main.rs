@@ -7,6 +7,7 @@ mod field_reports;
 mod mem_pool;
 mod memory;
 mod observers;
+mod order_edges;
 #[path = "../support/reference.rs"]
 mod reference;
 mod refusals;

@@ -112,7 +112,7 @@ fn sorted(mut edges: Vec<Edge>) -> Vec<Edge> {
 
 fn run(steps: &[Step]) -> Vec<EdgeKind> {
     let (mut timeline, mut model, mut kinds) = (Timeline::new(), Model::new(), Vec::new());
-    (1..STREAMS).for_each(|_| drop(timeline.new_stream()));
+    (1..STREAMS).for_each(|stream| assert_eq!(timeline.new_stream(), StreamId(stream)));
     (0..SLOTS).for_each(|slot| timeline.begin_block(BlockId(slot as u32), FenceSet::new()));
     for step in steps {
         match step {
