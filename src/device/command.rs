@@ -73,6 +73,8 @@ pub(crate) enum Op {
         places: SmallVec<[PlaceId; 6]>,
         params: ParamBytes,
         grid: [u32; 3],
+        /// How much that is, in the kernel floor's units.
+        work: u64,
     },
     Upload {
         chunk: ChunkId,

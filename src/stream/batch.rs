@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use crate::device::command::{ChunkId, Op, PipelineId, Stamp};
 use crate::device::core::Core;
 use crate::stream::encode::Resolved;
-use crate::stream::policy;
 
 /// A batch with its places resolved.
 #[derive(Default)]
@@ -28,11 +27,10 @@ impl Taken {
     pub(super) fn resolve(&mut self, core: &mut Core, op: Op) {
         let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
         match op {
-            Op::Dispatch { pipeline, places, params, grid } => {
-                let groups = policy::groups(grid);
+            Op::Dispatch { pipeline, places, params, grid, work } => {
                 match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
-                    Some((_, sum)) => *sum += groups,
-                    None => self.work.push((pipeline, groups)),
+                    Some((_, sum)) => *sum += work,
+                    None => self.work.push((pipeline, work)),
                 }
                 let ranges = places.iter().map(|place| range(core, *place)).collect();
                 places.iter().for_each(|place| core.places.release(*place));

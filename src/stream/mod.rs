@@ -43,6 +43,7 @@ use crate::device::{Device, Memory, Shared, WaitKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ids::{Fence, FenceSet, StreamId};
+use crate::kernel::grid::Work;
 use crate::kernel::sharing::Textures;
 use crate::kernel::{KernelId, Role, Sharing};
 use crate::memory::{Category, Compacted, Tag};
@@ -273,7 +274,7 @@ pub(crate) fn launch(
     operands: &[&Memory],
     textures: Textures,
     params: &[u8],
-    grid: [u32; 3],
+    work: Work,
 ) -> Result<()> {
     let (row, form) = (kernel.row(), kernel.form());
     let limits = device.limits();
@@ -312,7 +313,7 @@ pub(crate) fn launch(
         let access = if binding.role == Role::In { Access::Read } else { Access::Write };
         accesses.push(memory.block(), access);
     }
-    let op = Op::Dispatch { pipeline, places: bound, params, grid };
+    let op = Op::Dispatch { pipeline, places: bound, params, grid: work.grid, work: work.amount };
     let mut core = device.shared().lock();
     core.status_used |= reports;
     for (memory, binding) in operands.iter().zip(form.bindings) {

@@ -36,7 +36,7 @@ fn is_a_power(y: &Tensor) -> bool {
 fn field_05_a_chain_of_large_matmuls_is_many_submissions() {
     let device = open(DeviceOptions::default());
     let (x, count) = long_chain(&device);
-    // Compiled and measured once.
+    // Compiled; the kernel for a product of two different matrices, of which the chain consists, has not been measured yet.
     chain(&x, 1);
     device.synchronize().unwrap();
     let before = device.stats();
@@ -46,7 +46,7 @@ fn field_05_a_chain_of_large_matmuls_is_many_submissions() {
     let submissions = after.timeline.submissions - before.timeline.submissions;
     let commands = after.timeline.commands - before.timeline.commands;
     println!("{commands} commands in {submissions} submissions");
-    assert!(submissions >= 3, "{commands} commands in {submissions} submissions");
+    assert!(submissions >= 4, "{commands} commands in {submissions} submissions");
     assert_eq!(after.queue.failures, 0);
     assert!(is_a_power(&y));
 }
