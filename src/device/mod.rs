@@ -266,7 +266,7 @@ impl Device {
     /// A device without a driver, for tests of everything but kernels.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
-        Shared::new(adapter::open_noop(), options)
+        Shared::new(adapter::open_noop(&options), options)
     }
 
     pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {

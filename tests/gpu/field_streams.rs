@@ -7,8 +7,8 @@ use linn::device::AdapterKind;
 use linn::{Device, DeviceOptions, Event, Tensor};
 
 use crate::device::open;
-use crate::events::can_measure;
 use crate::stop::{LONG, stop};
+use crate::timing::can_measure;
 
 /// A matrix whose powers are itself, and how many products of it make many submissions.
 fn long_chain(device: &Device) -> (Tensor, usize) {

@@ -10,6 +10,8 @@ mod reference;
 mod stop;
 #[path = "../support/refusals.rs"]
 mod sweep;
+#[path = "../support/timing.rs"]
+mod timing;
 
 mod compact;
 mod compact_busy;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use linn::{Device, DeviceOptions, Event, Tensor};
 
 use crate::stop::stop;
+use crate::timing::can_measure;
 use crate::watch::watched;
 
 fn open() -> Device {
@@ -30,6 +31,13 @@ fn an_event_with_timing_that_was_never_recorded_is_done() {
     event.wait(&device.new_stream()).unwrap();
     let after = device.stats();
     assert_eq!((before.queue.host_syncs, before.timeline), (after.queue.host_syncs, after.timeline), "no effect");
+}
+
+#[test]
+fn an_adapter_that_cannot_tell_the_time_says_so() {
+    let mut options = DeviceOptions::default();
+    options.without_timestamps = true;
+    assert!(!can_measure(&Device::noop(options).unwrap()) && can_measure(&open()));
 }
 
 #[test]

@@ -16,5 +16,7 @@ mod shaders;
 mod stop;
 #[path = "../support/refusals.rs"]
 mod sweep;
+#[path = "../support/timing.rs"]
+mod timing;
 #[path = "../support/watch.rs"]
 mod watch;
