@@ -407,7 +407,8 @@ fn enqueue_on(
     core.alive()?;
     core.enqueue(stream, accesses, command);
     let fence = core.timeline.last(stream);
-    let flooded = core.timeline.backlog() > MOST_RECORDED;
+    // (At the bound, not above it: a recording's memory grows by doubling.)
+    let flooded = core.timeline.backlog() >= MOST_RECORDED;
     let shared = device.shared();
     shared.wake(core);
     if flooded {
