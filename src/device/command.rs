@@ -1,5 +1,7 @@
 //! Commands as plain data: what streams record and the queue encodes. Kernels are opaque numbers on this floor.
 
+use std::panic::Location;
+
 use smallvec::SmallVec;
 
 use crate::device::places::PlaceId;
@@ -34,6 +36,49 @@ impl ParamBytes {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+}
+
+/// The bytes of a tensor in a buffer, from its first element to its last.
+///
+/// Many tensors share a buffer. wgpu lets a dispatch or a render pass use a buffer either for reading only or for writing too,
+/// whatever bytes of it are meant: bind windows as writable storage where one of the same buffer is written. A tensor made in a
+/// [`MemPool`](crate::MemPool) with `no_split` has a buffer of its own.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Window {
+    /// The buffer. A clone that outlives its use keeps the memory from the driver.
+    pub buffer: wgpu::Buffer,
+    /// Bytes from the buffer's start to the tensor's first element. That of a tensor that is no view is a multiple of 256.
+    pub offset: u64,
+    /// Bytes from the first element of the tensor to its last.
+    pub size: u64,
+}
+
+impl Window {
+    /// The window for a bind group.
+    pub fn binding(&self) -> wgpu::BindingResource<'_> {
+        let size = std::num::NonZeroU64::new(self.size);
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &self.buffer, offset: self.offset, size })
+    }
+
+    /// The window for vertices, indices or a copy.
+    pub fn slice(&self) -> wgpu::BufferSlice<'_> {
+        self.buffer.slice(self.offset..self.offset + self.size)
+    }
+}
+
+/// Records commands of an application, given the windows it asked for.
+pub(crate) type Record = Box<dyn FnOnce(&mut wgpu::CommandEncoder, &[Window]) + Send>;
+
+/// Commands of an application.
+pub(crate) struct Foreign {
+    pub(crate) places: SmallVec<[PlaceId; 6]>,
+    /// Offset and size of the window in each place.
+    pub(crate) windows: SmallVec<[(u64, u64); 6]>,
+    /// How many of the windows, from the first, are read only.
+    pub(crate) reads: usize,
+    pub(crate) location: &'static Location<'static>,
+    pub(crate) record: Record,
 }
 
 /// One recorded command.
@@ -73,6 +118,7 @@ pub(crate) enum Op {
         chunk_offset: u64,
         size: u64,
     },
+    Foreign(Box<Foreign>),
 }
 
 impl Op {
@@ -83,6 +129,7 @@ impl Op {
             Op::Upload { dst, .. } => std::slice::from_ref(dst),
             Op::Move { place, .. } => std::slice::from_ref(place),
             Op::Download { src, .. } => std::slice::from_ref(src),
+            Op::Foreign(foreign) => &foreign.places,
         }
     }
 }

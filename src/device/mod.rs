@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
+pub use adapter::{AdapterInfo, AdapterKind, BufferUses, DeviceOptions, Limits, ParamsVia, Polling};
 pub use core::Counters;
 pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) options: DeviceOptions,
     pub(crate) on_queue_thread_only: bool,
+    /// The wgpu device belongs to an application, and this is who polls it.
+    pub(crate) foreign: Option<Polling>,
     core: Mutex<Core>,
     /// Wakes the queue.
     pub(crate) work: Condvar,
@@ -130,12 +132,18 @@ impl Shared {
         let (pass, count) = options.refuse_driver_calls;
         let on_queue_thread_only = opened.info.backend == "gl" && cfg!(not(target_arch = "wasm32"));
         let shared = Arc::new(Shared {
-            gpu: Gpu { device: opened.device, queue: opened.queue, failures: Failures::new(pass, count) },
+            gpu: Gpu {
+                device: opened.device,
+                queue: opened.queue,
+                failures: Failures::new(pass, count),
+                segment_usages: options.buffer_uses.usages(),
+            },
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             info: opened.info,
             limits: opened.limits,
             options,
             on_queue_thread_only,
+            foreign: opened.foreign,
             core: Mutex::new(Core::new(Pool::new(config))),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -146,9 +154,13 @@ impl Shared {
         #[cfg(unix)]
         {
             if shared.info.kind == AdapterKind::Software {
-                driver::warm_up(&shared.gpu);
+                driver::warm_up(&shared.gpu, shared.bound(CLOSING));
             }
             at_exit::watch(&shared);
+        }
+        if shared.foreign.is_some() {
+            // The handlers of an application's device are the application's.
+            return Ok(shared);
         }
         let weak = Arc::downgrade(&shared);
         shared.gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -181,6 +193,12 @@ impl Shared {
         }
     }
 
+    /// The bound of a poll: none on an application's device, where a poll with a timeout beside a submission of another thread
+    /// would panic inside wgpu.
+    pub(crate) fn bound(&self, bound: Duration) -> Option<Duration> {
+        self.foreign.is_none().then_some(bound)
+    }
+
     /// Ends the queue and waits until it has ended: for the end of the process, where nothing may block for ever.
     #[cfg(unix)]
     fn stop_and_wait(&self) {
@@ -206,6 +224,9 @@ impl Shared {
             return;
         }
         let mut core = self.lock();
+        if core.is_queue_thread() {
+            return;
+        }
         let released = core.released_ever;
         while (core.forgotten < released || core.drop_copies) && !core.stop {
             if core.queue_sleeps {
@@ -240,7 +261,8 @@ impl Shared {
         core.counters.failures += 1;
         core.lost.get_or_insert(fact);
         // Dropping the senders wakes the waiters; they find `lost`.
-        let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
+        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters));
+        let orphans = (waiters, std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
         self.room.notify_all();
         self.wake(core);
         drop(orphans);
@@ -266,6 +288,11 @@ impl Device {
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
         Shared::new(adapter::open_noop(), options)
+    }
+
+    /// An application's device.
+    pub(crate) fn adopted_parts(device: &wgpu::Device, queue: &wgpu::Queue, options: DeviceOptions) -> Result<Arc<Shared>> {
+        Shared::new(adapter::adopt(device, queue, options.polling)?, options)
     }
 
     pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {
@@ -301,9 +328,28 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The error of an operation whose operands live here and on `other`. Devices of one adapter have one name, so each is
+    /// named with the number that says which of the process it is.
+    pub(crate) fn mismatch(&self, op: &'static str, other: &Device) -> Error {
+        let name = |device: &Device| format!("device {} ({})", device.shared().id, device.name());
+        Error::DeviceMismatch { op, fact: format!("{} and {}", name(self), name(other)) }
+    }
+
     /// True when freed memory is kept for reuse.
     pub fn is_caching(&self) -> bool {
         self.shared().options.caching == Caching::Pooled
+    }
+
+    /// True when these commands have been executed, or never will be because the device is lost.
+    pub(crate) fn has_reached(&self, fences: &FenceSet) -> bool {
+        let shared = self.shared();
+        let mut core = shared.lock();
+        let reached = core.lost.is_some() || core.timeline.are_completed(fences);
+        if !reached && shared.foreign.is_some() {
+            core.look = true;
+            shared.wake(core);
+        }
+        reached
     }
 
     /// A future that is ready when `fences` have been executed; flushes what it waits for.
@@ -353,6 +399,7 @@ impl Device {
         if cfg!(target_arch = "wasm32") {
             return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
         }
+        self.shared().lock().may_wait()?;
         let start = web_time::Instant::now();
         let answer = match timeout {
             None => Some(pollster::block_on(answer)),

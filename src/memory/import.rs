@@ -34,6 +34,11 @@ impl Pool {
         (BlockId(block), Place { segment: SegmentId(segment), offset: 0, size })
     }
 
+    /// True when somebody else has bought the segment.
+    pub fn is_imported(&self, segment: SegmentId) -> bool {
+        self.segments.get(segment.0).is_some_and(|record| record.state == SegmentState::Imported)
+    }
+
     /// The owner of imported memory is done with it, but for these commands.
     pub(super) fn free_imported(&mut self, block: u32, last_uses: FenceSet) {
         let segment = self.blocks[block].segment;

@@ -92,10 +92,15 @@ impl Default for Budget {
 impl Budget {
     /// Books a command; false where it has to wait for the next submission.
     pub(super) fn admit(&mut self, estimates: &Estimates, op: &Op) -> bool {
+        if let Op::Foreign(_) = op {
+            // In a submission of its own: what the driver refuses of it costs nobody else's work.
+            return std::mem::take(&mut self.commands) == MOST_COMMANDS;
+        }
         let (nanos, bytes) = match op {
             Op::Dispatch { pipeline, grid, .. } => (estimates.per_group(*pipeline) * groups(*grid) as f64, 0),
             Op::Upload { size, .. } | Op::Download { size, .. } => (0.0, *size),
             Op::Move { to, .. } => (0.0, to.size),
+            Op::Foreign(_) => (0.0, 0),
         };
         if self.commands == 0 || self.nanos < nanos || self.bytes < bytes {
             return false;

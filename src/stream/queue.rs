@@ -5,25 +5,30 @@
 //! [`MOST_IN_FLIGHT`] submissions under way, each bounded by [`policy`](super::policy).
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::device::command::PipelineId;
+use crate::device::command::{Command, PipelineId};
 use crate::device::core::Core;
 use crate::device::driver::{self, BufferKind};
-use crate::device::{CLOSING, Gpu, Shared};
+use crate::device::{CLOSING, Gpu, Polling, Shared};
 use crate::kernel::pipeline::Registry;
 use crate::stream::batch::Taken;
-use crate::stream::encode::{Encoder, Resolved, Uniform};
+use crate::stream::encode::{self, Encoder, Resolved, Uniform};
+use crate::stream::interop::last_words;
 use crate::stream::mail::{Mailbox, waker};
 use crate::stream::policy::{self, Estimates};
 use crate::timeline::SubmissionId;
 
 /// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// Times that the queue goes on after a panic: once to refuse what comes, once to close.
+const MOST_PANICS: usize = 3;
 
 /// What happened in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,9 +92,17 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
         .spawn(move || {
-            queue.run(&for_thread);
+            // wgpu panics where a driver loses the device inside a wait: waiters are told, and later calls find a queue.
+            for _ in 0..MOST_PANICS {
+                match catch_unwind(AssertUnwindSafe(|| queue.run(&for_thread))) {
+                    Ok(()) => break,
+                    Err(panic) => queue.abandon(&for_thread, last_words(panic.as_ref())),
+                }
+            }
             drop(queue);
-            for_thread.lock().queue_thread = None;
+            let mut core = for_thread.lock();
+            core.stop = true;
+            core.queue_thread = None;
         })
         .map_err(|error| format!("the queue thread could not be started: {error}"))?;
     core.queue_thread = Some(thread.thread().id());
@@ -107,15 +120,13 @@ impl Queue {
         loop {
             match self.step(shared) {
                 Progress::Worked => {}
-                Progress::InFlight => self.poll(shared, LOOK),
+                Progress::InFlight => self.look(shared),
                 Progress::Idle => {
                     let mut core = shared.lock();
-                    let nothing_asked =
-                        core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies;
-                    if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
-                        core.queue_sleeps = true;
-                        let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
-                        core.queue_sleeps = false;
+                    // There is nothing to learn: who asked has been answered.
+                    core.look = false;
+                    if nothing_asked(&core) && core.submit_waiters.is_empty() && core.timeline.backlog() == 0 {
+                        sleep(shared, core);
                     }
                 }
                 Progress::Stop => return self.close(shared),
@@ -123,28 +134,64 @@ impl Queue {
         }
     }
 
+    /// Work is under way: looks at the device. An application that polls its device itself does it for us while nobody waits.
+    fn look(&mut self, shared: &Shared) {
+        if shared.foreign == Some(Polling::WhenWaiting) {
+            let mut core = shared.lock();
+            let news = std::mem::take(&mut core.mail);
+            if news || !core.somebody_waits() {
+                if !news && nothing_asked(&core) {
+                    sleep(shared, core);
+                }
+                return;
+            }
+            core.look = false;
+        }
+        self.poll(shared, shared.bound(LOOK));
+    }
+
     /// Looks at the device until the oldest submission is done, `bound` at most.
-    fn poll(&mut self, shared: &Shared, bound: Duration) {
+    fn poll(&mut self, shared: &Shared, bound: Option<Duration>) {
         let poll = match self.in_flight.front() {
-            Some(oldest) => wgpu::PollType::Wait { submission_index: Some(oldest.index.clone()), timeout: Some(bound) },
+            Some(oldest) => wgpu::PollType::Wait { submission_index: Some(oldest.index.clone()), timeout: bound },
             None => wgpu::PollType::Poll,
         };
         match shared.gpu.device.poll(poll) {
             Ok(_) | Err(wgpu::PollError::Timeout) => {}
-            Err(error) => {
-                // Nothing more can be learned about this submission; waiters must not hang.
-                shared.late_error(format!("waiting for the device failed: {error}"));
-                if let Some(oldest) = self.in_flight.front() {
-                    self.mailbox.done.fetch_max(oldest.id.0, Ordering::AcqRel);
-                }
-            }
+            Err(error) => self.lost(shared, &format!("waiting for the device failed: {error}")),
+        }
+    }
+
+    /// wgpu does not know the submission that is waited for: it refused it, as a device that is lost does without a word.
+    fn lost(&mut self, shared: &Shared, fact: &str) {
+        // Lets wgpu say why.
+        let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
+        shared.lost(fact.to_owned());
+        self.in_flight.clear();
+    }
+
+    /// The thread has panicked, perhaps half way through something.
+    fn abandon(&mut self, shared: &Shared, words: &str) {
+        shared.lost(format!("the queue panicked: {words}"));
+        self.in_flight.clear();
+        self.mapping = 0;
+    }
+
+    /// Something failed that does not fail on a device that is there: asks whether it is.
+    pub(super) fn probe(&mut self, shared: &Shared) {
+        let index = shared.gpu.queue.submit([]);
+        let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: shared.bound(CLOSING) };
+        if let Err(wgpu::PollError::WrongSubmissionIndex(..)) = shared.gpu.device.poll(wait) {
+            self.lost(shared, "the device refuses all work");
         }
     }
 
     fn step(&mut self, shared: &Arc<Shared>) -> Progress {
         self.collect(shared);
         let mut core = shared.lock();
-        if core.stop {
+        // An application can see what was enqueued on its device even when nobody is left who could read a tensor.
+        let finishes = shared.foreign.is_some() && core.lost.is_none() && core.timeline.backlog() > 0;
+        if core.stop && !finishes {
             return Progress::Stop;
         }
         if !core.orders.is_empty() {
@@ -165,13 +212,13 @@ impl Queue {
             shared.room.notify_all();
             return Progress::Worked;
         }
-        if core.lost.is_some() {
-            drop_recordings(&mut core);
-        }
+        let dropped = if core.lost.is_some() { drop_recordings(&mut core) } else { Vec::new() };
         let buffers = self.take_segments(&mut core);
-        let Some(target) = policy::target(&mut core, self.in_flight.len()) else {
+        let in_flight = if core.stop { 0 } else { self.in_flight.len() };
+        let Some(target) = policy::target(&mut core, in_flight) else {
             let idle = self.in_flight.is_empty() && self.mapping == 0;
             drop(core);
+            drop(dropped);
             forget(shared, buffers);
             return if idle { Progress::Idle } else { Progress::InFlight };
         };
@@ -189,8 +236,7 @@ impl Queue {
         for (stream, count) in &batch.runs {
             for _ in 0..*count {
                 if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
-                    taken.first_label.get_or_insert(command.label);
-                    taken.resolve(&mut core, command.op);
+                    taken.resolve(&mut core, command);
                 }
             }
         }
@@ -206,6 +252,7 @@ impl Queue {
     fn take_segments(&mut self, core: &mut Core) -> Vec<wgpu::Buffer> {
         let released = std::mem::take(&mut core.released);
         let bought = std::mem::take(&mut core.bought);
+        core.rewritten.drain(..).for_each(|bytes| self.encoder.stage.written(bytes));
         let gone: Vec<wgpu::Buffer> = released
             .into_iter()
             .map(|(segment, buffer)| {
@@ -231,7 +278,7 @@ impl Queue {
             return self.failed(shared, id, taken, "the kernel registry is missing");
         };
         let mut sent = self.send(gpu, registry, &taken.commands);
-        if sent.is_err() {
+        if sent.is_err() && taken.can_repeat() {
             // Nothing has been submitted, so it can be tried again, with whatever memory comes free by then.
             self.drain(shared);
             self.encoder.start_over();
@@ -274,6 +321,7 @@ impl Queue {
 
     fn send(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<Sent, String> {
         let encoded = self.encoder.encode(gpu, registry, commands)?;
+        self.encoder.at = encode::speaks_for(commands);
         // Measured from before the call: some drivers do the work inside it.
         let submitted_at = web_time::Instant::now();
         let index = gpu.attempt("linn.submit", || gpu.queue.submit([encoded.commands]))?;
@@ -283,7 +331,7 @@ impl Queue {
     /// Waits until the device has nothing left to do, within the bound of closing.
     fn drain(&self, shared: &Shared) {
         if let Some(last) = self.in_flight.back().filter(|_| cfg!(not(target_arch = "wasm32"))) {
-            let wait = wgpu::PollType::Wait { submission_index: Some(last.index.clone()), timeout: Some(CLOSING) };
+            let wait = wgpu::PollType::Wait { submission_index: Some(last.index.clone()), timeout: shared.bound(CLOSING) };
             let _ = shared.gpu.device.poll(wait);
         }
     }
@@ -291,7 +339,11 @@ impl Queue {
     /// Nothing of the batch reached the device: its results are wrong, and whoever asks is told. The bytes of moved tensors
     /// are not where the table of places says: then nothing on the device can be trusted any more.
     fn failed(&mut self, shared: &Arc<Shared>, id: SubmissionId, taken: Taken, fact: &str) {
-        let fact = format!("{} commands from {} on: {fact}", taken.commands.len(), taken.first_label.unwrap_or("an empty batch"));
+        let fact = match (self.encoder.at, taken.commands.len()) {
+            (Some(at), 1) => format!("{}: {fact}", taken.label(at)),
+            (Some(at), len) => format!("{}: {fact} (commands lost with it: {})", taken.label(at), len - 1),
+            (None, len) => format!("{len} commands from {} on: {fact}", taken.label(0)),
+        };
         if taken.commands.iter().any(|command| matches!(command, Resolved::Move { .. })) {
             shared.lost(fact.clone());
         } else {
@@ -312,22 +364,24 @@ impl Queue {
     /// Awaits what is in flight, within a bound, and drops everything in order.
     fn close(&mut self, shared: &Arc<Shared>) {
         let start = web_time::Instant::now();
-        while let Some(left) = CLOSING.checked_sub(start.elapsed()).filter(|_| !self.in_flight.is_empty()) {
-            self.poll(shared, left);
+        // An application's device stays, and with it what its work uses.
+        let awaits = shared.foreign.is_none();
+        while let Some(left) = CLOSING.checked_sub(start.elapsed()).filter(|_| awaits && !self.in_flight.is_empty()) {
+            self.poll(shared, Some(left));
             let done = self.mailbox.done.load(Ordering::Acquire);
             self.in_flight.retain(|submission| submission.id.0 > done);
         }
         self.encoder.clear();
         let mut core = shared.lock();
-        let waiters = std::mem::take(&mut core.waiters);
+        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters));
         let reads = std::mem::take(&mut core.reads);
-        drop_recordings(&mut core);
+        let dropped = drop_recordings(&mut core);
         let segments = std::mem::take(&mut core.segments);
         let released = std::mem::take(&mut core.released);
         let bought = std::mem::take(&mut core.bought);
         let staging = std::mem::take(&mut core.staging);
         drop(core);
-        drop((waiters, reads, segments, released, bought, staging));
+        drop((waiters, reads, dropped, segments, released, bought, staging));
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
     }
 }
@@ -342,10 +396,24 @@ fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
     }
 }
 
-/// Recorded commands will never run: nobody can see their results.
-fn drop_recordings(core: &mut Core) {
+/// True when no other thread wants anything of the queue but that it submits.
+fn nothing_asked(core: &Core) -> bool {
+    !core.stop && core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies
+}
+
+/// Until somebody wakes the queue.
+fn sleep(shared: &Shared, mut core: MutexGuard<'_, Core>) {
+    core.queue_sleeps = true;
+    let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
+    core.queue_sleeps = false;
+}
+
+/// Recorded commands will never run: nobody can see their results. They are for the caller to drop, without the lock: what an
+/// application's closures hold may need it.
+#[must_use]
+fn drop_recordings(core: &mut Core) -> Vec<VecDeque<Command>> {
     let recordings = std::mem::take(&mut core.recordings);
-    for command in recordings.into_iter().flatten() {
+    for command in recordings.iter().flatten() {
         command.op.places().iter().for_each(|place| core.places.release(*place));
     }
     let rest = core.timeline.plan(&crate::timeline::Flush::Everything, |_, _| true);
@@ -353,6 +421,7 @@ fn drop_recordings(core: &mut Core) {
         let id = core.timeline.handle_submitted(&rest);
         core.timeline.handle_completed(id);
     }
+    recordings
 }
 
 pub(super) fn registry(shared: &Shared) -> Option<&Registry> {

@@ -99,6 +99,7 @@ fn enqueue_read(
         let commands = core.timeline.stats().commands;
         core.staging.start_download(commands);
     }
+    device.shared().lock().usable(label, accesses)?;
     let (mut core, piece) = super::reserve(device, Direction::Download, status_offset + STATUS_SIZE)?;
     let (sender, answer) = oneshot::channel();
     core.reads.push(PendingRead {

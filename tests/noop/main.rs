@@ -3,6 +3,8 @@
 mod device;
 mod exit;
 mod field_reports;
+mod interop;
+mod lost;
 mod mem_pool;
 mod memory;
 mod observers;
