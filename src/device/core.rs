@@ -229,9 +229,8 @@ impl Core {
             return Ok(());
         }
         let clashes = |(block, access): (BlockId, Access)| {
-            let exported = |(known, theirs): &(BlockId, Access)| {
-                *known == block && (access == Access::Write || *theirs == Access::Write)
-            };
+            let exported =
+                |(known, theirs): &(BlockId, Access)| *known == block && (access == Access::Write || *theirs == Access::Write);
             self.exports.iter().any(exported)
         };
         if accesses.iter().any(clashes) {

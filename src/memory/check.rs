@@ -68,9 +68,7 @@ fn every_block_is_in_a_segment(pool: &Pool) -> bool {
 
 fn blocks_are_aligned(pool: &Pool) -> bool {
     let step = pool.config.alignment;
-    pool.live_blocks().all(|(_, block)| {
-        block.state == BlockState::Imported || block.size % step == 0 && block.offset % step == 0
-    })
+    pool.live_blocks().all(|(_, block)| block.state == BlockState::Imported || block.size % step == 0 && block.offset % step == 0)
 }
 
 fn free_neighbours_are_merged(pool: &Pool) -> bool {
