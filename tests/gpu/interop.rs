@@ -268,7 +268,7 @@ fn a_validation_error_of_the_application_names_its_line() {
     });
     asked.unwrap();
     let text = x.add_scalar(1.0).unwrap().to_vec::<f32>().unwrap_err().to_string();
-    assert!(text.starts_with(&format!("device: with_encoder at tests/gpu/interop.rs:{line}: ")), "{text}");
+    assert!(text.starts_with(&format!("device: with_encoder at tests/gpu/interop.rs:{line}:")), "{text}");
     assert_eq!(x.to_vec::<f32>().unwrap(), [1.0; 64]);
     // An operation of linn's that the driver refuses is named too.
     device.synchronize().unwrap();
