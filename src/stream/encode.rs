@@ -182,7 +182,7 @@ impl Encoder {
             self.encoded(first, 0);
             rest = &rest[1..];
         }
-        self.at = speaks_for(batch);
+        self.at = None;
         Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform })
     }
 

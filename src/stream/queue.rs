@@ -321,7 +321,6 @@ impl Queue {
 
     fn send(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<Sent, String> {
         let encoded = self.encoder.encode(gpu, registry, commands)?;
-        self.encoder.at = encode::speaks_for(commands);
         // Measured from before the call: some drivers do the work inside it.
         let submitted_at = web_time::Instant::now();
         let index = gpu.attempt("linn.submit", || gpu.queue.submit([encoded.commands]))?;
@@ -339,7 +338,8 @@ impl Queue {
     /// Nothing of the batch reached the device: its results are wrong, and whoever asks is told. The bytes of moved tensors
     /// are not where the table of places says: then nothing on the device can be trusted any more.
     fn failed(&mut self, shared: &Arc<Shared>, id: SubmissionId, taken: Taken, fact: &str) {
-        let fact = match (self.encoder.at, taken.commands.len()) {
+        let at = self.encoder.at.or_else(|| encode::speaks_for(&taken.commands));
+        let fact = match (at, taken.commands.len()) {
             (Some(at), 1) => format!("{}: {fact}", taken.label(at)),
             (Some(at), len) => format!("{}: {fact} (commands lost with it: {})", taken.label(at), len - 1),
             (None, len) => format!("{len} commands from {} on: {fact}", taken.label(0)),

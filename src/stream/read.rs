@@ -96,10 +96,10 @@ fn enqueue_read(
     let status_offset = size.next_multiple_of(STATUS_ALIGNMENT);
     {
         let mut core = device.shared().lock();
+        core.usable(label, accesses)?;
         let commands = core.timeline.stats().commands;
         core.staging.start_download(commands);
     }
-    device.shared().lock().usable(label, accesses)?;
     let (mut core, piece) = super::reserve(device, Direction::Download, status_offset + STATUS_SIZE)?;
     let (sender, answer) = oneshot::channel();
     core.reads.push(PendingRead {
