@@ -72,8 +72,8 @@ impl BufferUses {
 }
 
 /// When linn's thread polls a wgpu device that belongs to an application. wgpu runs the callbacks of everybody on the thread
-/// that polls or submits; linn's polls of such a device have no timeout (one beside a submission of another thread would panic
-/// inside wgpu 30), so that they last until the submission they wait for is done.
+/// that polls or submits. linn looks (`PollType::Poll`) some thousand times a second and never waits inside wgpu: there, waits
+/// of one thread beside submissions of another can panic or last for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polling {
     /// Only while somebody waits: in a call, by a future or a read that is not there yet, or work that has to wait for other

@@ -154,7 +154,7 @@ impl Shared {
         #[cfg(unix)]
         {
             if shared.info.kind == AdapterKind::Software {
-                driver::warm_up(&shared.gpu, shared.bound(CLOSING));
+                driver::warm_up(&shared.gpu, shared.foreign.is_none().then_some(CLOSING));
             }
             at_exit::watch(&shared);
         }
@@ -191,12 +191,6 @@ impl Shared {
             None if sleeps => self.work.notify_one(),
             None => {}
         }
-    }
-
-    /// The bound of a poll: none on an application's device, where a poll with a timeout beside a submission of another thread
-    /// would panic inside wgpu.
-    pub(crate) fn bound(&self, bound: Duration) -> Option<Duration> {
-        self.foreign.is_none().then_some(bound)
     }
 
     /// Ends the queue and waits until it has ended: for the end of the process, where nothing may block for ever.

@@ -36,8 +36,8 @@ impl Device {
     /// Of `options`, the backend and the adapter mean nothing here. WebGPU's default limits suffice; with
     /// `Features::IMMEDIATES` and `Features::SUBGROUP` kernels are faster where the adapter has them.
     ///
-    /// - Error handlers and the device-lost callback stay the application's. A device that is lost is noticed when work is
-    ///   waited for; [`Device::mark_lost`] says it at once.
+    /// - Error handlers and the device-lost callback stay the application's. A device that is lost is noticed with the next
+    ///   submission; [`Device::mark_lost`] says it at once.
     /// - wgpu runs callbacks, the application's too, on whichever thread submits or polls, linn's among them.
     ///   [`DeviceOptions::polling`] says when linn polls.
     /// - On GL, no call of the application may last while another thread is in a submission of more than some seconds

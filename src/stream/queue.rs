@@ -27,6 +27,10 @@ use crate::timeline::SubmissionId;
 /// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Pause between two looks at an application's device. They are looks, no waits: with a timeout these panic inside wgpu 30 beside a
+/// submission of another thread, and without one SwiftShader waits for ever where the other's work is done at the same time.
+const NAP: Duration = Duration::from_micros(100);
+
 /// Times that the queue goes on after a panic: once to refuse what comes, once to close.
 const MOST_PANICS: usize = 3;
 
@@ -136,24 +140,26 @@ impl Queue {
 
     /// Work is under way: looks at the device. An application that polls its device itself does it for us while nobody waits.
     fn look(&mut self, shared: &Shared) {
-        if shared.foreign == Some(Polling::WhenWaiting) {
-            let mut core = shared.lock();
-            let news = std::mem::take(&mut core.mail);
-            if news || !core.somebody_waits() {
-                if !news && nothing_asked(&core) {
-                    sleep(shared, core);
-                }
-                return;
-            }
-            core.look = false;
+        let Some(polling) = shared.foreign else { return self.poll(shared, LOOK) };
+        let mut core = shared.lock();
+        if std::mem::take(&mut core.mail) || !nothing_asked(&core) {
+            return;
         }
-        self.poll(shared, shared.bound(LOOK));
+        if polling == Polling::WhenWaiting && !core.somebody_waits() {
+            return sleep(shared, core);
+        }
+        core.look = false;
+        core.queue_sleeps = true;
+        core = shared.work.wait_timeout(core, NAP).unwrap_or_else(PoisonError::into_inner).0;
+        core.queue_sleeps = false;
+        drop(core);
+        let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
     }
 
-    /// Looks at the device until the oldest submission is done, `bound` at most.
-    fn poll(&mut self, shared: &Shared, bound: Option<Duration>) {
+    /// Looks at a device of our own until the oldest submission is done, `bound` at most.
+    fn poll(&mut self, shared: &Shared, bound: Duration) {
         let poll = match self.in_flight.front() {
-            Some(oldest) => wgpu::PollType::Wait { submission_index: Some(oldest.index.clone()), timeout: bound },
+            Some(oldest) => wgpu::PollType::Wait { submission_index: Some(oldest.index.clone()), timeout: Some(bound) },
             None => wgpu::PollType::Poll,
         };
         match shared.gpu.device.poll(poll) {
@@ -179,9 +185,9 @@ impl Queue {
 
     /// Something failed that does not fail on a device that is there: asks whether it is.
     pub(super) fn probe(&mut self, shared: &Shared) {
-        let index = shared.gpu.queue.submit([]);
-        let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: shared.bound(CLOSING) };
-        if let Err(wgpu::PollError::WrongSubmissionIndex(..)) = shared.gpu.device.poll(wait) {
+        // wgpu refuses work of a lost device without a word; a buffer made there has no memory.
+        let made = driver::create(&shared.gpu, 16, BufferKind::Upload);
+        if made.is_ok_and(|buffer| buffer.get_mapped_range_mut(..).is_err()) {
             self.lost(shared, "the device refuses all work");
         }
     }
@@ -308,6 +314,10 @@ impl Queue {
             self.count(&mut core);
         }
         self.map_chunks(shared, &taken.chunks);
+        if shared.foreign.is_some() {
+            // Before anybody takes what was refused for done.
+            self.probe(shared);
+        }
     }
 
     /// What the encoder has counted.
@@ -329,8 +339,8 @@ impl Queue {
 
     /// Waits until the device has nothing left to do, within the bound of closing.
     fn drain(&self, shared: &Shared) {
-        if let Some(last) = self.in_flight.back().filter(|_| cfg!(not(target_arch = "wasm32"))) {
-            let wait = wgpu::PollType::Wait { submission_index: Some(last.index.clone()), timeout: shared.bound(CLOSING) };
+        if let Some(last) = self.in_flight.back().filter(|_| shared.foreign.is_none() && cfg!(not(target_arch = "wasm32"))) {
+            let wait = wgpu::PollType::Wait { submission_index: Some(last.index.clone()), timeout: Some(CLOSING) };
             let _ = shared.gpu.device.poll(wait);
         }
     }
@@ -367,7 +377,7 @@ impl Queue {
         // An application's device stays, and with it what its work uses.
         let awaits = shared.foreign.is_none();
         while let Some(left) = CLOSING.checked_sub(start.elapsed()).filter(|_| awaits && !self.in_flight.is_empty()) {
-            self.poll(shared, Some(left));
+            self.poll(shared, left);
             let done = self.mailbox.done.load(Ordering::Acquire);
             self.in_flight.retain(|submission| submission.id.0 > done);
         }
