@@ -407,6 +407,12 @@ impl Device {
         answer.transpose().map_err(|_| self.closed(&core))
     }
 
+    /// Staging that was mapped is no more, which happens when the device is lost.
+    pub(crate) fn unmapped(&self, op: &'static str, words: &str) -> Error {
+        self.shared().lost(format!("{op}: staging: {words}"));
+        self.closed(&self.shared().lock())
+    }
+
     /// Why an answer will never come.
     pub(crate) fn closed(&self, core: &Core) -> Error {
         Error::DeviceLost { fact: core.lost.clone().unwrap_or_else(|| "the queue was closed".into()) }

@@ -350,7 +350,7 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         piece
             .buffer
             .get_mapped_range_mut(piece.offset..piece.offset + size)
-            .map_err(|error| Error::Device { fact: format!("{label}: staging: {error}"), help: "open a new device".into() })?
+            .map_err(|error| device.unmapped(label, &error.to_string()))?
             .copy_from_slice(bytes);
         let core = core.unwrap_or_else(|| device.shared().lock());
         memory.written();

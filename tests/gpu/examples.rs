@@ -65,7 +65,7 @@ fn example_05_render() {
     assert!(mirrored * 100 > drawn.len() * 98, "{mirrored} of {} have a mirror image", drawn.len());
     // The crest in the middle is yellow, the valley beside it blue.
     let yellow = drawn.iter().filter(|(x, y)| x.abs_diff(middle) < 30 && pixel(*x, *y)[0] > pixel(*x, *y)[2]).count();
-    let blue = drawn.iter().filter(|(x, y)| pixel(*x, *y)[2] > 2 * pixel(*x, *y)[0]).count();
+    let blue = drawn.iter().filter(|(x, y)| pixel(*x, *y)[2] / 2 > pixel(*x, *y)[0]).count();
     assert!(yellow > 200 && blue > 2000, "{yellow} yellow in the middle, {blue} blue");
 }
 
