@@ -347,11 +347,13 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         } else {
             Some(core)
         };
-        piece
-            .buffer
-            .get_mapped_range_mut(piece.offset..piece.offset + size)
-            .map_err(|error| device.unmapped(label, &error.to_string()))?
-            .copy_from_slice(bytes);
+        match piece.buffer.get_mapped_range_mut(piece.offset..piece.offset + size) {
+            Ok(mut mapped) => mapped.copy_from_slice(bytes),
+            Err(error) => {
+                drop(core);
+                return Err(device.unmapped(label, &error.to_string()));
+            }
+        }
         let core = core.unwrap_or_else(|| device.shared().lock());
         memory.written();
         let op = Op::Upload { chunk: piece.chunk, chunk_offset: piece.offset, dst: memory.place(), dst_offset: offset, size };
