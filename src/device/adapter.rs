@@ -72,8 +72,8 @@ impl BufferUses {
 }
 
 /// When linn's thread polls a wgpu device that belongs to an application. wgpu runs the callbacks of everybody on the thread
-/// that polls or submits. linn looks (`PollType::Poll`) some thousand times a second and never waits inside wgpu: there, waits
-/// of one thread beside submissions of another can panic or last for ever.
+/// that polls or submits. linn looks (`PollType::Poll`) some thousand times a second and never waits inside wgpu, where a wait
+/// with a timeout beside a submission of another thread would panic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Polling {
     /// Only while somebody waits: in a call, by a future or a read that is not there yet, or work that has to wait for other

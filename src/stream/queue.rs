@@ -28,7 +28,7 @@ use crate::timeline::SubmissionId;
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Pause between two looks at an application's device. They are looks, no waits: with a timeout these panic inside wgpu 30 beside a
-/// submission of another thread, and without one SwiftShader waits for ever where the other's work is done at the same time.
+/// submission of another thread, and without one this thread could do nothing until all that the application has submitted is done.
 const NAP: Duration = Duration::from_micros(100);
 
 /// Times that the queue goes on after a panic: once to refuse what comes, once to close.
