@@ -72,6 +72,10 @@ pub use device::{Device, DeviceOptions, MemPool};
 pub use stream::{Event, Stream};
 #[cfg(feature = "gpu")]
 pub use tensor::Tensor;
+/// The wgpu that linn is built on, for applications that share a device with it ([`stream::interop`]): types of another version
+/// do not fit.
+#[cfg(feature = "gpu")]
+pub use wgpu;
 
 /// The README's code compiles and runs as tests.
 #[cfg(all(doctest, feature = "gpu"))]
@@ -89,4 +93,5 @@ const _: () = {
     sendable::<Tensor>();
     sendable::<Error>();
     sendable::<stream::ReadFuture>();
+    sendable::<tensor::Export>();
 };

@@ -25,6 +25,10 @@ pub struct DeviceOptions {
     pub caching: crate::memory::Caching,
     /// How kernel parameters travel; for tests of both ways.
     pub params: ParamsVia,
+    /// More uses of the buffers that tensors lie in, for an application that draws from them.
+    pub buffer_uses: BufferUses,
+    /// Who polls an application's device (`Device::from_wgpu`); of no meaning for devices that linn opens.
+    pub polling: Polling,
     /// Calls that the driver does, and how many it refuses then, from the opening on; for tests.
     #[doc(hidden)]
     pub refuse_driver_calls: (u64, u64),
@@ -41,6 +45,46 @@ pub enum ParamsVia {
     Best,
     /// Always in a uniform buffer, as in browsers.
     Uniform,
+}
+
+/// Uses of tensors' buffers beyond what kernels and copies need (storage, copies from and to). Asked for when a device is
+/// opened, because every segment of its pool has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferUses {
+    /// Vertices are read from them.
+    pub vertex: bool,
+    /// Indices are read from them.
+    pub index: bool,
+    /// The arguments of indirect draws and dispatches are read from them.
+    pub indirect: bool,
+    /// They are bound as uniform buffers.
+    pub uniform: bool,
+}
+
+impl BufferUses {
+    pub(super) fn usages(self) -> wgpu::BufferUsages {
+        use wgpu::BufferUsages as Usage;
+        let all = [
+            (self.vertex, Usage::VERTEX),
+            (self.index, Usage::INDEX),
+            (self.indirect, Usage::INDIRECT),
+            (self.uniform, Usage::UNIFORM),
+        ];
+        all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, usage)| usage).collect()
+    }
+}
+
+/// When linn's thread polls a wgpu device that belongs to an application. wgpu runs the callbacks of everybody on the thread
+/// that polls or submits. linn looks (`PollType::Poll`) some thousand times a second and never waits inside wgpu, where a wait
+/// with a timeout beside a submission of another thread would panic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Polling {
+    /// Only while somebody waits: in a call, by a future or a read that is not there yet, or work that has to wait for other
+    /// work. What is done beside that is noticed when the application polls, or when linn submits.
+    #[default]
+    WhenWaiting,
+    /// Whenever work of linn is under way: the application need not poll for linn's sake.
+    Always,
 }
 
 /// What kind of hardware an adapter is.
@@ -106,6 +150,8 @@ pub(crate) struct Opened {
     pub(crate) queue: wgpu::Queue,
     pub(crate) info: AdapterInfo,
     pub(crate) limits: Limits,
+    /// It belongs to an application, and this is who polls it.
+    pub(crate) foreign: Option<Polling>,
 }
 
 pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
@@ -225,10 +271,53 @@ async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo, options: &Devic
         fact: format!("{info} could not be opened: {error}"),
         help: "update the driver, or choose another adapter with LINN_ADAPTER".into(),
     })?;
-    let fixed = wgpu_info.subgroup_min_size == wgpu_info.subgroup_max_size && features.contains(wgpu::Features::SUBGROUP);
-    let limits = plain_limits(&required, if fixed { wgpu_info.subgroup_min_size } else { 0 });
-    Ok(Opened { device, queue, info, limits })
+    let limits = plain_limits(&required, subgroup_size(&wgpu_info, features));
+    Ok(Opened { device, queue, info, limits, foreign: None })
 }
+
+/// The size of subgroups where it is fixed and they can be used, else 0.
+fn subgroup_size(info: &wgpu::AdapterInfo, features: wgpu::Features) -> u32 {
+    let fixed = info.subgroup_min_size == info.subgroup_max_size && features.contains(wgpu::Features::SUBGROUP);
+    if fixed { info.subgroup_min_size } else { 0 }
+}
+
+/// An application's device, where it can do what kernels need. WebGPU's default limits are enough; what the application's
+/// features and limits have beyond them is used.
+pub(crate) fn adopt(device: &wgpu::Device, queue: &wgpu::Queue, polling: Polling) -> Result<Opened> {
+    let (wgpu_info, features, mut limits) = (device.adapter_info(), device.features(), device.limits());
+    let info = describe(&wgpu_info);
+    let least = wgpu::Limits::default();
+    let needs = [
+        ("max_storage_buffers_per_shader_stage", limits.max_storage_buffers_per_shader_stage, 8),
+        ("max_compute_invocations_per_workgroup", limits.max_compute_invocations_per_workgroup, 256),
+        ("max_compute_workgroup_size_x", limits.max_compute_workgroup_size_x, 256),
+        ("max_compute_workgroup_storage_size", limits.max_compute_workgroup_storage_size, 16 << 10),
+        ("max_compute_workgroups_per_dimension", limits.max_compute_workgroups_per_dimension, 65_535),
+        ("max_bind_groups", limits.max_bind_groups, 2),
+        ("max_dynamic_uniform_buffers_per_pipeline_layout", limits.max_dynamic_uniform_buffers_per_pipeline_layout, 1),
+    ];
+    let lacking = needs.iter().filter(|(_, has, needs)| has < needs);
+    let lacking: Vec<String> = lacking.map(|(name, has, needs)| format!("{name} is {has}, kernels need {needs}")).collect();
+    if !lacking.is_empty() {
+        return Err(Error::Limit {
+            op: "from_wgpu",
+            fact: format!("the application's device of {info} was opened with too little: {}", lacking.join("; ")),
+            help: "request it with required_limits: wgpu::Limits::default(), or with the adapter's limits".into(),
+        });
+    }
+    if !features.contains(wgpu::Features::IMMEDIATES) {
+        limits.max_immediate_size = 0;
+    }
+    // Kernels for subgroups of a CPU driver may read all of their inputs from textures.
+    let textures = limits.max_storage_textures_per_shader_stage as usize >= MOST_TEXTURES
+        && limits.max_texture_dimension_2d >= least.max_texture_dimension_2d;
+    let subgroup_size = if textures { subgroup_size(&wgpu_info, features) } else { 0 };
+    let limits = plain_limits(&limits, subgroup_size);
+    Ok(Opened { device: device.clone(), queue: queue.clone(), info, limits, foreign: Some(polling) })
+}
+
+/// The most inputs of a kernel that can be textures: all but the result.
+const MOST_TEXTURES: usize = 8;
 
 fn plain_limits(limits: &wgpu::Limits, subgroup_size: u32) -> Limits {
     Limits {
@@ -257,7 +346,7 @@ pub(crate) fn open_noop(options: &DeviceOptions) -> Opened {
         trace: wgpu::Trace::Off,
     });
     let info = AdapterInfo { name: "noop".into(), backend: "noop".into(), driver: String::new(), kind: AdapterKind::Software };
-    Opened { device, queue, info, limits: plain_limits(&required, 0) }
+    Opened { device, queue, info, limits: plain_limits(&required, 0), foreign: None }
 }
 
 #[cfg(test)]

@@ -52,6 +52,48 @@ impl Stamp {
     }
 }
 
+/// The bytes of a tensor in a buffer, from its first element to its last.
+///
+/// Many tensors share a buffer. wgpu lets a dispatch or a render pass use a buffer either for reading only or for writing too,
+/// whatever bytes of it are meant: bind windows as writable storage where one of the same buffer is written. A tensor made in a
+/// [`MemPool`](crate::MemPool) with `no_split` has a buffer of its own.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Window {
+    /// The buffer. A clone that outlives its use keeps the memory from the driver.
+    pub buffer: wgpu::Buffer,
+    /// Bytes from the buffer's start to the tensor's first element. That of a tensor that is no view is a multiple of 256.
+    pub offset: u64,
+    /// Bytes from the first element of the tensor to its last.
+    pub size: u64,
+}
+
+impl Window {
+    /// The window for a bind group.
+    pub fn binding(&self) -> wgpu::BindingResource<'_> {
+        let size = std::num::NonZeroU64::new(self.size);
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer: &self.buffer, offset: self.offset, size })
+    }
+
+    /// The window for vertices, indices or a copy.
+    pub fn slice(&self) -> wgpu::BufferSlice<'_> {
+        self.buffer.slice(self.offset..self.offset + self.size)
+    }
+}
+
+/// Records commands of an application, given the windows it asked for.
+pub(crate) type Record = Box<dyn FnOnce(&mut wgpu::CommandEncoder, &[Window]) + Send>;
+
+/// Commands of an application.
+pub(crate) struct Foreign {
+    pub(crate) places: SmallVec<[PlaceId; 6]>,
+    /// Offset and size of the window in each place.
+    pub(crate) windows: SmallVec<[(u64, u64); 6]>,
+    /// How many of the windows, from the first, are read only.
+    pub(crate) reads: usize,
+    pub(crate) record: Record,
+}
+
 /// One recorded command.
 pub(crate) struct Command {
     /// The operation it belongs to, for errors and traces.
@@ -97,6 +139,7 @@ pub(crate) enum Op {
     Time {
         stamp: Arc<Stamp>,
     },
+    Foreign(Box<Foreign>),
 }
 
 impl Op {
@@ -107,6 +150,7 @@ impl Op {
             Op::Upload { size, .. } | Op::Download { size, .. } => Load { bytes: *size, ..Load::default() },
             Op::Move { to, .. } => Load { bytes: to.size, ..Load::default() },
             Op::Time { .. } => Load { times: 1, ..Load::default() },
+            Op::Foreign(_) => Load { alone: true, ..Load::default() },
         }
     }
 
@@ -118,6 +162,7 @@ impl Op {
             Op::Move { place, .. } => std::slice::from_ref(place),
             Op::Download { src, .. } => std::slice::from_ref(src),
             Op::Time { .. } => &[],
+            Op::Foreign(foreign) => &foreign.places,
         }
     }
 }

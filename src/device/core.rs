@@ -16,8 +16,8 @@ use crate::device::staging::Staging;
 use crate::device::waits::Waits;
 use crate::device::wishes::Wishes;
 use crate::error::{Error, Result};
-use crate::ids::{FenceSet, Ordinal, SegmentId, StreamId};
-use crate::memory::Pool;
+use crate::ids::{BlockId, FenceSet, Ordinal, SegmentId, StreamId};
+use crate::memory::{Place, Pool};
 use crate::timeline::{Access, AccessList, OrderEdges, Timeline};
 
 /// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
@@ -47,6 +47,17 @@ pub(crate) struct Core {
     /// Commands that somebody waits for.
     pub(crate) wanted: Wishes,
     pub(crate) waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
+    /// Who waits until commands have been handed to the driver.
+    pub(crate) submit_waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
+    /// Memory that the application uses in submissions of its own, and what it does there.
+    pub(crate) exports: Vec<(BlockId, Access)>,
+    /// Bytes that an application has written: copies of them are out of date.
+    pub(crate) rewritten: Vec<(SegmentId, u64, u64)>,
+    /// Live memory that an application has bought.
+    pub(crate) imports: Vec<(BlockId, Place)>,
+    /// On an application's device: somebody asks how far the device is; a callback has left something for the queue.
+    pub(crate) look: bool,
+    pub(crate) mail: bool,
     /// Buffers that another thread asks the queue to create (GL only).
     pub(crate) orders: Vec<BufferOrder>,
     /// The first error of enqueued work that nobody has been told yet.
@@ -59,7 +70,6 @@ pub(crate) struct Core {
     pub(crate) drop_copies: bool,
     pub(crate) stop: bool,
     /// The thread that the queue runs on, while it runs.
-    #[cfg_attr(not(unix), allow(dead_code))]
     pub(crate) queue_thread: Option<std::thread::ThreadId>,
     /// The queue thread sleeps until it is woken.
     pub(crate) queue_sleeps: bool,
@@ -148,6 +158,12 @@ impl Core {
             reads: Vec::new(),
             wanted: Wishes::default(),
             waiters: Vec::new(),
+            submit_waiters: Vec::new(),
+            exports: Vec::new(),
+            rewritten: Vec::new(),
+            imports: Vec::new(),
+            look: false,
+            mail: false,
             orders: Vec::new(),
             late_error: None,
             lost: None,
@@ -213,6 +229,46 @@ impl Core {
             None => Ok(()),
             Some(fact) => Err(Error::DeviceLost { fact: fact.clone() }),
         }
+    }
+
+    /// Refuses uses of memory that an application has been lent: the order of the two would be anybody's guess.
+    pub(crate) fn usable(&self, op: &'static str, accesses: &AccessList) -> Result<()> {
+        if self.exports.is_empty() {
+            return Ok(());
+        }
+        let clashes = |(block, access): (BlockId, Access)| {
+            let exported =
+                |(known, theirs): &(BlockId, Access)| *known == block && (access == Access::Write || *theirs == Access::Write);
+            self.exports.iter().any(exported)
+        };
+        if accesses.iter().any(clashes) {
+            return Err(Error::argument(
+                op,
+                "a tensor is exported: an application may be using its memory at the same time",
+                "call Export::submitted when the application's work has been submitted, or use Stream::with_encoder",
+            ));
+        }
+        Ok(())
+    }
+
+    /// True on the thread that encodes and submits.
+    pub(crate) fn is_queue_thread(&self) -> bool {
+        self.queue_thread == Some(std::thread::current().id())
+    }
+
+    /// Refuses to wait on the thread that would have to do what is waited for.
+    pub(crate) fn may_wait(&self) -> Result<()> {
+        if !self.is_queue_thread() {
+            return Ok(());
+        }
+        let fact = "this is the device's own thread, which cannot wait for itself (a closure of with_encoder, or a waker)";
+        Err(Error::argument("wait", fact, "wait on another thread"))
+    }
+
+    /// On an application's device: something is to be learned from it soon, so that linn has to poll it.
+    pub(crate) fn somebody_waits(&self) -> bool {
+        let asked = !self.waiters.is_empty() || !self.reads.is_empty() || self.look;
+        asked || !self.submit_waiters.is_empty() || self.timeline.backlog() > 0
     }
 
     /// Drops the buffers of segments that the pool gives back.

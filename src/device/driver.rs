@@ -11,6 +11,8 @@ pub(crate) struct Gpu {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) failures: Failures,
+    /// Of segments, beyond what kernels and copies need.
+    pub(crate) segment_usages: wgpu::BufferUsages,
 }
 
 /// The label of segments.
@@ -63,11 +65,12 @@ impl BufferKind {
 
 /// Creates a buffer on this thread.
 pub(crate) fn create(gpu: &Gpu, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
+    let more = if kind == BufferKind::Segment { gpu.segment_usages } else { wgpu::BufferUsages::empty() };
     gpu.attempt(kind.label(), || {
         gpu.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some(kind.label()),
             size,
-            usage: kind.usage(),
+            usage: kind.usage() | more,
             mapped_at_creation: kind == BufferKind::Upload,
         })
     })
@@ -127,13 +130,13 @@ fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Str
 /// One empty dispatch, run to its end: the driver's compiler builds its globals, and registers what destroys them at the end
 /// of the process. What `at_exit` registers afterwards runs before that.
 #[cfg(unix)]
-pub(crate) fn warm_up(gpu: &Gpu) {
+pub(crate) fn warm_up(gpu: &Gpu, bound: Option<std::time::Duration>) {
     // A device that fails here fails at its first real command, with an error.
-    let _ = scoped(&gpu.device, || dispatch_nothing(&gpu.device, &gpu.queue));
+    let _ = scoped(&gpu.device, || dispatch_nothing(&gpu.device, &gpu.queue, bound));
 }
 
 #[cfg(unix)]
-fn dispatch_nothing(device: &wgpu::Device, queue: &wgpu::Queue) {
+fn dispatch_nothing(device: &wgpu::Device, queue: &wgpu::Queue, bound: Option<std::time::Duration>) {
     let source = wgpu::ShaderSource::Wgsl("@compute @workgroup_size(1) fn main() {}".into());
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some("linn.warm_up"), source });
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -151,13 +154,13 @@ fn dispatch_nothing(device: &wgpu::Device, queue: &wgpu::Queue) {
         pass.dispatch_workgroups(1, 1, 1);
     }
     let index = queue.submit([encoder.finish()]);
-    let _ = device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(super::CLOSING) });
+    let _ = device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: bound });
 }
 
 impl Shared {
     /// Creates a buffer; `Err` holds the driver's words.
     pub(crate) fn create_buffer(&self, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
-        if !self.on_queue_thread_only {
+        if !self.on_queue_thread_only || self.lock().is_queue_thread() {
             return create(&self.gpu, size, kind);
         }
         // GL: a call beside a long submit of another thread would panic inside wgpu.

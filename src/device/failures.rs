@@ -63,6 +63,12 @@ impl Device {
         self.shared().gpu.failures.all.set(pass, count);
     }
 
+    /// The device is lost: wgpu's own `destroy`, which is as close as a test can come.
+    #[doc(hidden)]
+    pub fn lose(&self) {
+        self.shared().gpu.device.destroy();
+    }
+
     /// How many calls are still to be refused.
     #[doc(hidden)]
     pub fn driver_refusals_left(&self) -> u64 {

@@ -13,4 +13,6 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
     /// Times that the device is to say.
     pub(crate) times: usize,
+    /// In a submission of its own: what the driver refuses of it costs nobody else's work.
+    pub(crate) alone: bool,
 }

@@ -10,8 +10,8 @@ use crate::device::driver::BufferKind;
 use crate::device::mem_pool;
 use crate::device::places::PlaceId;
 use crate::error::{Error, Result};
-use crate::ids::{BlockId, StreamId};
-use crate::memory::{Answer, Category, Compacted, Request, Stacks, Tag};
+use crate::ids::{BlockId, FenceSet, SegmentId, StreamId};
+use crate::memory::{Answer, Category, Compacted, Place, Request, Stacks, Tag};
 
 /// One block lent by the pool. Dropping it returns the block in stream order: commands already enqueued still use it.
 pub struct Memory {
@@ -73,6 +73,9 @@ impl Drop for Memory {
         core.note(stack);
         let uses = core.timeline.end_block(self.block);
         core.places.release(self.place);
+        if !core.imports.is_empty() {
+            core.imports.retain(|(block, _)| *block != self.block);
+        }
         core.pool.free(self.block, uses, &core.timeline);
         core.release_segments();
         if !core.released.is_empty() {
@@ -145,6 +148,42 @@ impl Device {
         // Now that the request has its block: an observer may empty the cache.
         shortages.into_iter().for_each(|shortage| shortage.tell(self));
         memory
+    }
+
+    /// Memory in an application's buffer, from `offset` on. `tag` says what for and who asks. True beside it where commands that
+    /// are recorded may still use the buffer under an earlier name.
+    pub(crate) fn import(
+        &self,
+        buffer: &wgpu::Buffer,
+        offset: u64,
+        size: u64,
+        block_size: u64,
+        tag: Tag,
+    ) -> Result<(Memory, bool)> {
+        let op = tag.label;
+        let core = &mut *self.shared().lock();
+        core.alive()?;
+        let segment = |id: SegmentId| core.segments.get(id.0 as usize).and_then(Option::as_ref);
+        let overlaps = |(_, place): &(BlockId, Place)| {
+            segment(place.segment) == Some(buffer) && place.offset < offset + block_size && offset < place.offset + place.size
+        };
+        if core.imports.iter().any(overlaps) {
+            let help = "import the bytes once and take views of the tensor";
+            return Err(Error::argument(op, "some of these bytes are a tensor already", help));
+        }
+        let same = core.segments.iter().enumerate().filter(|(_, known)| known.as_ref() == Some(buffer));
+        let known: SmallVec<[SegmentId; 4]> = same.map(|(id, _)| SegmentId(id as u32)).collect();
+        if known.iter().any(|id| !core.pool.is_imported(*id)) {
+            return Err(Error::argument(op, "the buffer is one of linn's own", "use the tensor that was exported"));
+        }
+        let (block, place) = core.pool.import(block_size, tag);
+        let place = Place { offset, ..place };
+        core.timeline.begin_block(block, FenceSet::new());
+        core.add_segment(place.segment, buffer.clone());
+        core.imports.push((block, place));
+        let id = core.places.insert(block, place);
+        let memory = Memory { device: self.clone(), block, place: id, size, block_size, version: AtomicU64::new(0) };
+        Ok((memory, !known.is_empty()))
     }
 
     /// Moves live memory by commands of `stream`; see `Device::compact`.

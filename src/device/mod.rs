@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
+pub use adapter::{AdapterInfo, AdapterKind, BufferUses, DeviceOptions, Limits, ParamsVia, Polling};
 pub use core::Counters;
 pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) options: DeviceOptions,
     pub(crate) on_queue_thread_only: bool,
+    /// The wgpu device belongs to an application, and this is who polls it.
+    pub(crate) foreign: Option<Polling>,
     core: Mutex<Core>,
     /// Between the queue and those who call.
     pub(crate) signals: Signals,
@@ -134,12 +136,18 @@ impl Shared {
         let (pass, count) = options.refuse_driver_calls;
         let on_queue_thread_only = opened.info.backend == "gl" && cfg!(not(target_arch = "wasm32"));
         let shared = Arc::new(Shared {
-            gpu: Gpu { device: opened.device, queue: opened.queue, failures: Failures::new(pass, count) },
+            gpu: Gpu {
+                device: opened.device,
+                queue: opened.queue,
+                failures: Failures::new(pass, count),
+                segment_usages: options.buffer_uses.usages(),
+            },
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             info: opened.info,
             limits: opened.limits,
             options,
             on_queue_thread_only,
+            foreign: opened.foreign,
             core: Mutex::new(Core::new(Pool::new(config))),
             signals: Signals::default(),
             attachments: [const { OnceLock::new() }; 4],
@@ -149,9 +157,13 @@ impl Shared {
         #[cfg(unix)]
         {
             if shared.info.kind == AdapterKind::Software {
-                driver::warm_up(&shared.gpu);
+                driver::warm_up(&shared.gpu, shared.foreign.is_none().then_some(CLOSING));
             }
             at_exit::watch(&shared);
+        }
+        if shared.foreign.is_some() {
+            // The handlers of an application's device are the application's.
+            return Ok(shared);
         }
         let weak = Arc::downgrade(&shared);
         shared.gpu.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -209,6 +221,9 @@ impl Shared {
             return;
         }
         let mut core = self.lock();
+        if core.is_queue_thread() {
+            return;
+        }
         let released = core.released_ever;
         while (core.forgotten < released || core.drop_copies) && !core.stop {
             core = self.signals.wait(core);
@@ -238,7 +253,8 @@ impl Shared {
         core.counters.failures += 1;
         core.lost.get_or_insert(fact);
         // Dropping the senders wakes the waiters; they find `lost`.
-        let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
+        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters));
+        let orphans = (waiters, std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
         self.signals.tell();
         self.wake(core);
         drop(orphans);
@@ -264,6 +280,11 @@ impl Device {
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
         Shared::new(adapter::open_noop(&options), options)
+    }
+
+    /// An application's device.
+    pub(crate) fn adopted_parts(device: &wgpu::Device, queue: &wgpu::Queue, options: DeviceOptions) -> Result<Arc<Shared>> {
+        Shared::new(adapter::adopt(device, queue, options.polling)?, options)
     }
 
     pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {
@@ -310,9 +331,28 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The error of an operation whose operands live here and on `other`. Devices of one adapter have one name, so each is
+    /// named with the number that says which of the process it is.
+    pub(crate) fn mismatch(&self, op: &'static str, other: &Device) -> Error {
+        let name = |device: &Device| format!("device {} ({})", device.shared().id, device.name());
+        Error::DeviceMismatch { op, fact: format!("{} and {}", name(self), name(other)) }
+    }
+
     /// True when freed memory is kept for reuse.
     pub fn is_caching(&self) -> bool {
         self.shared().options.caching == Caching::Pooled
+    }
+
+    /// True when these commands have been executed, or never will be because the device is lost.
+    pub(crate) fn has_reached(&self, fences: &FenceSet) -> bool {
+        let shared = self.shared();
+        let mut core = shared.lock();
+        let reached = core.lost.is_some() || core.timeline.are_completed(fences);
+        if !reached && shared.foreign.is_some() {
+            core.look = true;
+            shared.wake(core);
+        }
+        reached
     }
 
     /// A future that is ready when `fences` have been executed; flushes what it waits for.
@@ -362,6 +402,7 @@ impl Device {
         if cfg!(target_arch = "wasm32") {
             return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
         }
+        self.shared().lock().may_wait()?;
         let start = web_time::Instant::now();
         let answer = match timeout {
             None => Some(pollster::block_on(answer)),
@@ -373,6 +414,12 @@ impl Device {
         core.counters.host_sync_nanos += waited.as_nanos() as u64;
         core.waits.add(kind, location, waited);
         answer.transpose().map_err(|_| self.closed(&core))
+    }
+
+    /// Staging that was mapped is no more, which happens when the device is lost.
+    pub(crate) fn unmapped(&self, op: &'static str, words: &str) -> Error {
+        self.shared().lost(format!("{op}: staging: {words}"));
+        self.closed(&self.shared().lock())
     }
 
     /// Why an answer will never come.

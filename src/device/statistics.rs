@@ -23,6 +23,8 @@ pub struct DeviceStats {
     pub staging_upload_bytes: u64,
     /// Bytes of host memory in download staging.
     pub staging_download_bytes: u64,
+    /// Bytes of live tensors in buffers of an application (`Tensor::from_buffer`): bought by it, and in no counter of the pool.
+    pub imported_bytes: u64,
 }
 
 impl DeviceStats {
@@ -59,6 +61,7 @@ impl Device {
             queue: core.counters,
             staging_upload_bytes,
             staging_download_bytes,
+            imported_bytes: core.imports.iter().map(|(_, place)| place.size).sum(),
         }
     }
 

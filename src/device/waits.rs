@@ -31,6 +31,8 @@ pub enum WaitKind {
     Read,
     /// In `synchronize` of a stream, an event or the device.
     Synchronize,
+    /// In `Tensor::export`, until work had been handed to the driver.
+    Submission,
     /// For room: too much was recorded or on its way in staging (back-pressure).
     Room,
 }

@@ -20,6 +20,8 @@ pub(super) enum BlockState {
     Waiting,
     /// Free, but its segment is on its way back to the driver: in no free list.
     Withdrawn,
+    /// All of an imported segment.
+    Imported,
 }
 
 /// A piece of a segment. The blocks of a segment tile it and are linked in address order.
@@ -63,6 +65,8 @@ pub(super) enum SegmentState {
     Marked,
     /// Released: the buffer is dropped, the memory comes back when its uses have completed.
     Retiring,
+    /// Bought by somebody else; see `import`.
+    Imported,
 }
 
 /// One purchase from the driver.

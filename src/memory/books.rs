@@ -59,6 +59,9 @@ impl Pool {
     /// Without any (it was never used) it keeps the uses it was lent with.
     pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
         let BlockId(at) = block;
+        if self.blocks.get(at).is_some_and(|record| record.state == BlockState::Imported) {
+            return self.free_imported(at, last_uses);
+        }
         if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
             debug_assert!(false, "{block:?} is freed but not lent");
             return;

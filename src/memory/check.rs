@@ -1,6 +1,6 @@
 //! What is always true of a pool: sentences, each with a function.
 
-use super::block::{Block, BlockState, SegmentState};
+use super::block::{Block, BlockState, Segment, SegmentState};
 use super::pool::Pool;
 use super::pytorch::SMALL_SIZE;
 use super::stats::Breakdown;
@@ -68,7 +68,7 @@ fn every_block_is_in_a_segment(pool: &Pool) -> bool {
 
 fn blocks_are_aligned(pool: &Pool) -> bool {
     let step = pool.config.alignment;
-    pool.live_blocks().all(|(_, block)| block.size % step == 0 && block.offset % step == 0)
+    pool.live_blocks().all(|(_, block)| block.state == BlockState::Imported || block.size % step == 0 && block.offset % step == 0)
 }
 
 fn free_neighbours_are_merged(pool: &Pool) -> bool {
@@ -124,7 +124,7 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
             }
             BlockState::Free => seen.cached += block.size,
             BlockState::Withdrawn | BlockState::Waiting => seen.retiring += block.size,
-            BlockState::Vacant => {}
+            BlockState::Vacant | BlockState::Imported => {}
         }
     }
     seen == pool.breakdown && seen.sum() == pool.stats.reserved_bytes.current
@@ -145,7 +145,8 @@ fn stats_are_what_blocks_say(pool: &Pool) -> bool {
             _ => {}
         }
     }
-    for (_, segment) in pool.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant) {
+    let bought = |segment: &Segment| !matches!(segment.state, SegmentState::Vacant | SegmentState::Imported);
+    for (_, segment) in pool.segments.iter().filter(|(_, segment)| bought(segment)) {
         count(segment.small, 5, &[1, segment.size]);
     }
     let stats = pool.stats();

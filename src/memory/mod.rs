@@ -12,7 +12,7 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`], [`Pool::compact`], [`Pool::pin`], [`Pool::new_mem_pool`], [`Pool::drop_mem_pool`] |
+//! | command | [`Pool::alloc`], [`Pool::free`], [`Pool::empty_cache`], [`Pool::set_limit`], [`Pool::set_category`], [`Pool::record_history`], [`Pool::compact`], [`Pool::pin`], [`Pool::import`], [`Pool::new_mem_pool`], [`Pool::drop_mem_pool`] |
 //! | answer | [`Answer`] |
 //! | report in | [`Pool::handle_segment`], [`Pool::handle_segment_failed`], [`Pool::handle_completed`], [`Pool::handle_context`] |
 //! | ask out | [`Pool::poll_release`], [`Pool::poll_move`] |
@@ -85,6 +85,7 @@ mod counters;
 mod free_list;
 mod free_tree;
 mod history;
+mod import;
 mod ladder;
 mod layout;
 mod ledger;

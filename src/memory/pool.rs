@@ -43,6 +43,8 @@ pub struct Pool {
     pub(super) marked: Vec<u32>,
     /// Segments in state `Retiring`.
     pub(super) retiring: Vec<u32>,
+    /// Imported segments whose owners are done with them.
+    pub(super) leaving: Vec<u32>,
     /// Bytes answered with `NeedSegment` and not yet reported.
     pub(super) pending: u64,
     /// Planned and not yet enqueued.
@@ -80,6 +82,7 @@ impl Pool {
             private: Vec::new(),
             marked: Vec::new(),
             retiring: Vec::new(),
+            leaving: Vec::new(),
             pending: 0,
             moves: VecDeque::new(),
             births: 0,

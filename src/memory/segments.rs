@@ -44,6 +44,11 @@ impl Pool {
     /// The next segment whose buffer is to be dropped, with everything that keeps it alive (bind groups). Its memory is
     /// *retiring* until the work that used it has completed; then the id may name another segment.
     pub fn poll_release(&mut self, horizons: &impl Horizons) -> Option<SegmentId> {
+        if !self.leaving.is_empty()
+            && let Some(segment) = self.poll_imported(horizons)
+        {
+            return Some(segment);
+        }
         let at = self.marked.iter().position(|segment| {
             let uses = &self.segments[*segment].uses;
             uses.iter().all(|fence| fence.number <= horizons.submitted(fence.stream))

@@ -125,7 +125,8 @@ impl Snapshot {
 impl Pool {
     /// Everything at this moment, and an event that says so, which the next snapshot will show.
     pub fn snapshot(&mut self) -> Snapshot {
-        let occupied = self.segments.iter().filter(|(_, segment)| segment.state != SegmentState::Vacant);
+        let shown = |segment: &block::Segment| !matches!(segment.state, SegmentState::Vacant | SegmentState::Imported);
+        let occupied = self.segments.iter().filter(|(_, segment)| shown(segment));
         let mut segments: Vec<SegmentSnapshot> = occupied.map(|(at, _)| self.segment_snapshot(at)).collect();
         segments.sort_by_key(|segment| segment.address);
         let history = self.history.as_ref();

@@ -48,9 +48,7 @@ pub(crate) fn expect_same_device(op: &'static str, tensors: &[&Tensor]) -> Resul
     let Some((first, rest)) = tensors.split_first() else { return Ok(()) };
     match rest.iter().find(|tensor| !tensor.device().same(first.device())) {
         None => Ok(()),
-        Some(other) => {
-            Err(Error::DeviceMismatch { op, fact: format!("{} and {}", first.device().name(), other.device().name()) })
-        }
+        Some(other) => Err(first.device().mismatch(op, other.device())),
     }
 }
 

@@ -1,19 +1,19 @@
 //! What the queue takes at a time: commands whose places are resolved, and what has to be done around them.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{ChunkId, Op, PipelineId, Stamp};
+use crate::device::command::{ChunkId, Command, Op, PipelineId, Stamp};
 use crate::device::core::Core;
 use crate::stream::encode::Resolved;
+use crate::stream::interop::ForeignCommands;
 
 /// A batch with its places resolved.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) commands: Vec<Resolved>,
-    /// For errors: the operation that the batch begins with.
-    pub(super) first_label: Option<&'static str>,
     pub(super) unmap: SmallVec<[Arc<wgpu::Buffer>; 4]>,
     pub(super) chunks: SmallVec<[ChunkId; 4]>,
     /// The reads of the batch, by where their bytes go.
@@ -21,10 +21,32 @@ pub(super) struct Taken {
     pub(super) work: SmallVec<[(PipelineId, u64); 16]>,
     /// Who wants the times of the batch, in order.
     pub(super) stamps: Vec<Arc<Stamp>>,
+    /// The operation of each of the commands, for errors.
+    labels: Vec<&'static str>,
 }
 
 impl Taken {
-    pub(super) fn resolve(&mut self, core: &mut Core, op: Op) {
+    /// For errors: the operation of the command at this place.
+    pub(super) fn label(&self, at: usize) -> String {
+        let label = self.labels.get(at).copied().unwrap_or("an empty batch");
+        match self.commands.get(at) {
+            Some(Resolved::Foreign(foreign)) => format!("{label} at {}", foreign.location()),
+            _ => label.to_owned(),
+        }
+    }
+
+    /// True when encoding the batch again would do the same: an application records its commands once.
+    pub(super) fn can_repeat(&self) -> bool {
+        let recorded = |command: &Resolved| matches!(command, Resolved::Foreign(foreign) if foreign.is_recorded());
+        !self.commands.iter().any(recorded)
+    }
+
+    pub(super) fn resolve(&mut self, core: &mut Core, command: Command) {
+        self.resolve_op(core, command.op, command.location);
+        self.labels.resize(self.commands.len(), command.label);
+    }
+
+    fn resolve_op(&mut self, core: &mut Core, op: Op, location: &'static Location<'static>) {
         let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
         match op {
             Op::Dispatch { pipeline, places, params, grid, work } => {
@@ -63,6 +85,15 @@ impl Taken {
             Op::Time { stamp } => {
                 self.stamps.push(stamp);
                 self.commands.push(Resolved::Time);
+            }
+            Op::Foreign(foreign) => {
+                let windows = foreign.places.iter().zip(&foreign.windows);
+                let windows = windows.filter_map(|(place, (start, size))| {
+                    range(core, *place).map(|(segment, offset, _)| (segment, offset + start, *size))
+                });
+                let resolved = ForeignCommands::new(windows.collect(), foreign.reads, location, foreign.record);
+                foreign.places.iter().for_each(|place| core.places.release(*place));
+                self.commands.push(Resolved::Foreign(Box::new(resolved)));
             }
         }
     }

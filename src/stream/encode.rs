@@ -12,6 +12,7 @@ use crate::kernel::ParamPath;
 use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SIZE};
 use crate::kernel::sharing::Textures;
 use crate::memory::Place;
+use crate::stream::interop::ForeignCommands;
 use crate::stream::stage::Stage;
 use crate::stream::timestamps::{TimeSet, Timestamps};
 
@@ -54,6 +55,8 @@ pub(super) enum Resolved {
     ClearStatus,
     /// The next time of the batch.
     Time,
+    /// Commands of an application.
+    Foreign(Box<ForeignCommands>),
 }
 
 /// Bytes that a move within a segment copies at a time: large against the cost of two copy commands, small beside a driver's
@@ -74,6 +77,8 @@ pub(super) struct Encoder {
     status: wgpu::Buffer,
     /// A copy within one buffer is refused, so the bytes take a rest here.
     bounce: wgpu::Buffer,
+    /// The command of the batch that is being encoded, for errors; none while it is about the batch as a whole.
+    pub(super) at: Option<usize>,
 }
 
 /// Parameters of one submission: written to `staging` (mapped), copied to `buffer` by the device.
@@ -104,6 +109,7 @@ impl Encoder {
             timestamps: Timestamps::default(),
             status,
             bounce,
+            at: None,
         }
     }
 
@@ -127,6 +133,7 @@ impl Encoder {
     /// One command buffer for the batch. `Err` holds the driver's words where it refuses anything that this takes.
     pub(super) fn encode(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Encoded, String> {
         let device = &gpu.device;
+        self.at = None;
         let uniform = self.write_uniforms(gpu, registry, batch)?;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("linn") });
         if let Some(uniform) = &uniform {
@@ -136,6 +143,7 @@ impl Encoder {
         let mut times: Option<TimeSet> = None;
         let mut rest = batch;
         while let Some(first) = rest.first() {
+            self.at = Some(batch.len() - rest.len());
             if let Resolved::Dispatch { pipeline, ranges, .. } = first {
                 // Inputs that are read as textures are copied before the pass, which goes on while none has to be copied.
                 let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
@@ -145,6 +153,7 @@ impl Encoder {
                     encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("linn"), timestamp_writes: None });
                 let mut current = None;
                 while let Some(command @ Resolved::Dispatch { pipeline, ranges, params, grid }) = rest.first() {
+                    self.at = Some(batch.len() - rest.len());
                     let textures = self.pipelines.get(gpu, registry, *pipeline)?.textures;
                     let Some(slots) = slots.take().or_else(|| self.stage.held(ranges, textures)) else { break };
                     let group = {
@@ -179,12 +188,14 @@ impl Encoder {
                     let set = times.take().map_or_else(|| self.timestamps.take(gpu), Ok)?;
                     times.insert(set).write(&mut encoder);
                 }
+                Resolved::Foreign(foreign) => foreign.record(gpu, &mut encoder, &self.segments)?,
                 copy => self.copy(&mut encoder, copy),
             }
             self.encoded(first, 0);
             rest = &rest[1..];
         }
         times.iter().for_each(|set| set.resolve(&mut encoder));
+        self.at = None;
         Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform, times })
     }
 
@@ -198,6 +209,7 @@ impl Encoder {
             }
             Resolved::Upload { segment, offset, size, .. } => self.stage.written((*segment, *offset, *size)),
             Resolved::Move { to, .. } => self.stage.written((to.segment, to.offset, to.size)),
+            Resolved::Foreign(foreign) => foreign.written().iter().for_each(|bytes| self.stage.written(*bytes)),
             Resolved::Download { .. } | Resolved::Status { .. } | Resolved::ClearStatus | Resolved::Time => {}
         }
     }
@@ -231,21 +243,23 @@ impl Encoder {
                 }
             }
             Resolved::ClearStatus => encoder.clear_buffer(&self.status, 0, None),
-            Resolved::Dispatch { .. } | Resolved::Time => {}
+            Resolved::Dispatch { .. } | Resolved::Foreign(_) | Resolved::Time => {}
         }
     }
 
     /// Writes the parameters that do not fit immediates, in dispatch order, one slot each.
     fn write_uniforms(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Option<Uniform>, String> {
         let mut slots: Vec<&ParamBytes> = Vec::new();
-        for command in batch {
+        for (at, command) in batch.iter().enumerate() {
             if let Resolved::Dispatch { pipeline, params, .. } = command {
+                self.at = Some(at);
                 let path = self.pipelines.get(gpu, registry, *pipeline)?.path;
                 if path == ParamPath::Uniform && !params.as_slice().is_empty() {
                     slots.push(params);
                 }
             }
         }
+        self.at = None;
         if slots.is_empty() {
             return Ok(None);
         }
@@ -301,6 +315,12 @@ impl Encoder {
         self.uniforms.clear();
         self.segments.clear();
     }
+}
+
+/// The command to name where a batch is refused as a whole: the only one, or an application's, which has a batch of its own.
+pub(super) fn speaks_for(batch: &[Resolved]) -> Option<usize> {
+    let foreign = batch.iter().position(|command| matches!(command, Resolved::Foreign(_)));
+    foreign.or((batch.len() == 1).then_some(0))
 }
 
 fn create_group(

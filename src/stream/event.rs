@@ -135,9 +135,9 @@ impl Event {
         }
     }
 
-    /// True when everything before the event has been executed.
+    /// True when everything before the event has been executed; also on a lost device, see [`Stream::query`].
     pub fn query(&self) -> bool {
-        self.point().is_none_or(|(device, point)| device.shared().lock().timeline.are_completed(&point))
+        self.point().is_none_or(|(device, point)| device.has_reached(&point))
     }
 
     /// Blocks until everything before the event has been executed, and reports what went wrong meanwhile.

@@ -9,6 +9,7 @@ use crate::device::command::{ChunkId, Stamp};
 use crate::device::core::ReadSlot;
 use crate::device::staging::Direction;
 use crate::device::{ReadChunk, Shared};
+use crate::ids::{FenceSet, Horizons};
 use crate::stream::encode::Uniform;
 use crate::stream::queue::Queue;
 use crate::stream::timestamps::TimeSet;
@@ -93,7 +94,8 @@ impl Queue {
         let events = std::mem::take(&mut *self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner));
         let mut mapped = SmallVec::<[(ChunkId, bool); 4]>::new();
         for event in events {
-            self.mapping -= 1;
+            // (A queue that has panicked has stopped counting.)
+            self.mapping = self.mapping.saturating_sub(1);
             match event {
                 Event::Mapped(chunk, ok) => mapped.push((chunk, ok)),
                 Event::Uniform(uniform, true) => self.encoder.recycle(uniform),
@@ -111,6 +113,9 @@ impl Queue {
             self.in_flight.pop_front();
         }
         let done = if self.in_flight.is_empty() { done.max(self.failed) } else { done };
+        if mapped.iter().any(|(_, ok)| !ok) {
+            self.probe(shared);
+        }
         let mut core = shared.lock();
         core.timeline.handle_completed(done);
         {
@@ -147,7 +152,13 @@ impl Queue {
             .enumerate()
             .filter_map(|(index, (fences, _))| timeline.are_completed(fences).then_some(index))
             .collect();
-        let woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
+        let mut woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
+        // This thread is the one that submits: what counts as submitted here has been handed to the driver.
+        let core_now = &mut *core;
+        let submitted = |(fences, _): &mut (FenceSet, _)| {
+            fences.iter().all(|fence| fence.number <= core_now.timeline.submitted(fence.stream))
+        };
+        woken.extend(core_now.submit_waiters.extract_if(.., submitted).map(|(_, waiter)| waiter));
         let read: SmallVec<[_; 4]> = std::mem::take(&mut core.read).into_iter().map(|id| (id, core.staging.buffer(id))).collect();
         drop(core);
         if !read.is_empty() {
@@ -171,14 +182,16 @@ impl Queue {
     }
 }
 
-/// In browsers, callbacks make the queue take a step; natively its thread polls anyway.
+/// What callbacks do when they have left something: in browsers they make the queue take a step, and where an application may
+/// poll, they wake its thread, which otherwise polls anyway.
 pub(super) fn waker(shared: &Arc<Shared>) -> impl FnOnce() + Send + 'static {
-    let weak: Weak<Shared> = if cfg!(target_arch = "wasm32") { Arc::downgrade(shared) } else { Weak::new() };
+    let called_by_others = cfg!(target_arch = "wasm32") || shared.foreign.is_some();
+    let weak: Weak<Shared> = if called_by_others { Arc::downgrade(shared) } else { Weak::new() };
     move || {
-        if let Some(shared) = weak.upgrade()
-            && let Some(step) = shared.step.get()
-        {
-            step();
+        if let Some(shared) = weak.upgrade() {
+            let mut core = shared.lock();
+            core.mail = true;
+            shared.wake(core);
         }
     }
 }

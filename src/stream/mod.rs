@@ -11,6 +11,7 @@ mod batch;
 mod copies;
 mod encode;
 mod event;
+pub mod interop;
 mod mail;
 mod open;
 mod origin;
@@ -189,8 +190,7 @@ impl Stream {
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         let Some((device, point)) = event.point() else { return Ok(()) };
         if !device.same(self.device()) {
-            let fact = format!("event of {} and stream of {}", device.name(), self.device().name());
-            return Err(Error::DeviceMismatch { op: "wait_event", fact });
+            return Err(self.device().mismatch("wait_event", &device));
         }
         self.device().shared().lock().timeline.wait(self.0.id, &point);
         Ok(())
@@ -198,13 +198,16 @@ impl Stream {
 
     /// Work enqueued on this stream from now on comes after everything enqueued on `other` so far.
     pub fn wait_stream(&self, other: &Stream) -> Result<()> {
+        if !other.device().same(self.device()) {
+            return Err(self.device().mismatch("wait_stream", other.device()));
+        }
         self.wait_event(&other.record_event())
     }
 
-    /// True when everything enqueued so far has been executed.
+    /// True when everything enqueued so far has been executed; also on a lost device, where nothing more will be (the next
+    /// call that synchronises says so).
     pub fn query(&self) -> bool {
-        let core = self.device().shared().lock();
-        core.timeline.are_completed(&core.timeline.record(self.0.id))
+        self.device().has_reached(&self.point())
     }
 
     /// Hands everything enqueued so far to the driver, without waiting for it. Happens by itself; this only hurries.
@@ -315,6 +318,7 @@ pub(crate) fn launch(
     }
     let op = Op::Dispatch { pipeline, places: bound, params, grid: work.grid, work: work.amount };
     let mut core = device.shared().lock();
+    core.usable(row.name, &accesses)?;
     core.status_used |= reports;
     for (memory, binding) in operands.iter().zip(form.bindings) {
         if binding.role != Role::In {
@@ -329,6 +333,9 @@ pub(crate) fn launch(
 #[track_caller]
 pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8], label: &'static str) -> Result<()> {
     let (mut offset, mut rest) = (offset, bytes);
+    let mut accesses = AccessList::default();
+    accesses.push(memory.block(), Access::Write);
+    device.shared().lock().usable(label, &accesses)?;
     while !rest.is_empty() {
         let (core, piece) = reserve(device, Direction::Upload, (rest.len() as u64).min(LARGEST_CHUNK))?;
         let size = piece.size;
@@ -343,15 +350,15 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         } else {
             Some(core)
         };
-        piece
-            .buffer
-            .get_mapped_range_mut(piece.offset..piece.offset + size)
-            .map_err(|error| Error::Device { fact: format!("{label}: staging: {error}"), help: "open a new device".into() })?
-            .copy_from_slice(bytes);
+        match piece.buffer.get_mapped_range_mut(piece.offset..piece.offset + size) {
+            Ok(mut mapped) => mapped.copy_from_slice(bytes),
+            Err(error) => {
+                drop(core);
+                return Err(device.unmapped(label, &error.to_string()));
+            }
+        }
         let core = core.unwrap_or_else(|| device.shared().lock());
         memory.written();
-        let mut accesses = AccessList::default();
-        accesses.push(memory.block(), Access::Write);
         let op = Op::Upload { chunk: piece.chunk, chunk_offset: piece.offset, dst: memory.place(), dst_offset: offset, size };
         enqueue(device, core, &accesses, Command { label, location: Origin::line(), op })?;
         offset += size;
@@ -427,7 +434,9 @@ fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Cor
         let help = "await a read or synchronize_async between large uploads";
         return Err(Error::Device { fact: "too much is enqueued and a browser's thread cannot wait".into(), help: help.into() });
     }
+    core.may_wait()?;
     let start = web_time::Instant::now();
+    core.look = true;
     core = shared.signals.wait(core);
     core.counters.back_pressure_waits += 1;
     let waited = start.elapsed();

@@ -114,6 +114,9 @@ impl Budget {
     /// Books a command; false where it has to wait for the next submission. A kernel that was never measured goes once: the
     /// guess can be wrong by a factor of hundreds, and a chain of it be a submission that the driver ends.
     pub(super) fn admit(&mut self, estimates: &Estimates, load: Load) -> bool {
+        if load.alone {
+            return std::mem::take(&mut self.commands) == MOST_COMMANDS;
+        }
         let nanos = load.kernel.map_or(0.0, |(pipeline, work)| estimates.per_unit(pipeline) * work as f64);
         if self.commands == 0 || self.nanos < nanos || self.bytes < load.bytes || self.times < load.times {
             return false;

@@ -5,23 +5,32 @@
 //! [`MOST_IN_FLIGHT`] submissions under way, each bounded by [`policy`](super::policy).
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::device::command::PipelineId;
+use crate::device::command::{Command, PipelineId};
 use crate::device::core::Core;
 use crate::device::driver::{self, BufferKind};
-use crate::device::{CLOSING, Gpu, Shared};
+use crate::device::{CLOSING, Gpu, Polling, Shared};
 use crate::kernel::pipeline::Registry;
 use crate::stream::batch::Taken;
-use crate::stream::encode::{Encoder, Resolved, Uniform};
+use crate::stream::encode::{self, Encoder, Resolved, Uniform};
+use crate::stream::interop::last_words;
 use crate::stream::mail::{Mailbox, waker};
 use crate::stream::policy::{self, Estimates, Policy};
 use crate::stream::timestamps::TimeSet;
 use crate::timeline::SubmissionId;
+
+/// Pause between two looks at an application's device. They are looks, no waits: with a timeout these panic inside wgpu 30 beside a
+/// submission of another thread, and without one this thread could do nothing until all that the application has submitted is done.
+const NAP: Duration = Duration::from_micros(100);
+
+/// Times that the queue goes on after a panic: once to refuse what comes, once to close.
+const MOST_PANICS: usize = 3;
 
 /// What happened in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +98,17 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
         .spawn(move || {
-            queue.run(&for_thread);
+            // wgpu panics where a driver loses the device inside a wait: waiters are told, and later calls find a queue.
+            for _ in 0..MOST_PANICS {
+                match catch_unwind(AssertUnwindSafe(|| queue.run(&for_thread))) {
+                    Ok(()) => break,
+                    Err(panic) => queue.abandon(&for_thread, last_words(panic.as_ref())),
+                }
+            }
             drop(queue);
-            for_thread.lock().queue_thread = None;
+            let mut core = for_thread.lock();
+            core.stop = true;
+            core.queue_thread = None;
         })
         .map_err(|error| format!("the queue thread could not be started: {error}"))?;
     core.queue_thread = Some(thread.thread().id());
@@ -109,12 +126,12 @@ impl Queue {
         loop {
             match self.step(shared) {
                 Progress::Worked => {}
-                Progress::InFlight => self.poll(shared, policy::LOOK),
+                Progress::InFlight => self.look(shared),
                 Progress::Idle => {
-                    let core = shared.lock();
-                    let nothing_asked =
-                        core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies;
-                    if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
+                    let mut core = shared.lock();
+                    // There is nothing to learn: who asked has been answered.
+                    core.look = false;
+                    if nothing_asked(&core) && core.submit_waiters.is_empty() && core.timeline.backlog() == 0 {
                         shared.signals.sleep(core);
                     }
                 }
@@ -123,7 +140,22 @@ impl Queue {
         }
     }
 
-    /// Looks at the device until the oldest submission is done, `bound` at most.
+    /// Work is under way: looks at the device. An application that polls its device itself does it for us while nobody waits.
+    fn look(&mut self, shared: &Shared) {
+        let Some(polling) = shared.foreign else { return self.poll(shared, policy::LOOK) };
+        let mut core = shared.lock();
+        if std::mem::take(&mut core.mail) || !nothing_asked(&core) {
+            return;
+        }
+        if polling == Polling::WhenWaiting && !core.somebody_waits() {
+            return shared.signals.sleep(core);
+        }
+        core.look = false;
+        shared.signals.nap(core, NAP);
+        let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
+    }
+
+    /// Looks at a device of our own until the oldest submission is done, `bound` at most.
     fn poll(&mut self, shared: &Shared, bound: Duration) {
         let poll = match self.in_flight.front() {
             Some(oldest) => wgpu::PollType::Wait { submission_index: Some(oldest.index.clone()), timeout: Some(bound) },
@@ -132,20 +164,44 @@ impl Queue {
         match shared.gpu.device.poll(poll) {
             Ok(_) | Err(wgpu::PollError::Timeout) => {}
             Err(error) => {
-                // Nothing more can be learned about this submission; waiters must not hang.
-                shared.late_error(format!("waiting for the device failed: {error}"));
                 if let Some(oldest) = self.in_flight.front() {
-                    self.mailbox.done.fetch_max(oldest.id.0, Ordering::AcqRel);
                     self.encoder.timestamps.give_up(oldest.id);
                 }
+                self.lost(shared, &format!("waiting for the device failed: {error}"));
             }
+        }
+    }
+
+    /// wgpu does not know the submission that is waited for: it refused it, as a device that is lost does without a word.
+    fn lost(&mut self, shared: &Shared, fact: &str) {
+        // Lets wgpu say why.
+        let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
+        shared.lost(fact.to_owned());
+        self.in_flight.clear();
+    }
+
+    /// The thread has panicked, perhaps half way through something.
+    fn abandon(&mut self, shared: &Shared, words: &str) {
+        shared.lost(format!("the queue panicked: {words}"));
+        self.in_flight.clear();
+        self.mapping = 0;
+    }
+
+    /// Something failed that does not fail on a device that is there: asks whether it is.
+    pub(super) fn probe(&mut self, shared: &Shared) {
+        // wgpu refuses work of a lost device without a word; a buffer made there has no memory.
+        let made = driver::create(&shared.gpu, 16, BufferKind::Upload);
+        if made.is_ok_and(|buffer| buffer.get_mapped_range_mut(..).is_err()) {
+            self.lost(shared, "the device refuses all work");
         }
     }
 
     fn step(&mut self, shared: &Arc<Shared>) -> Progress {
         self.collect(shared);
         let mut core = shared.lock();
-        if core.stop {
+        // An application can see what was enqueued on its device even when nobody is left who could read a tensor.
+        let finishes = shared.foreign.is_some() && core.lost.is_none() && core.timeline.backlog() > 0;
+        if core.stop && !finishes {
             return Progress::Stop;
         }
         if !core.orders.is_empty() {
@@ -166,18 +222,18 @@ impl Queue {
             shared.signals.tell();
             return Progress::Worked;
         }
-        if core.lost.is_some() {
-            drop_recordings(&mut core);
-        }
+        let dropped = if core.lost.is_some() { drop_recordings(&mut core) } else { Vec::new() };
         let buffers = self.take_segments(&mut core);
         let target = {
             let core = &mut *core;
             let now = self.started.elapsed();
-            self.policy.target(&core.timeline, &mut core.wanted, self.in_flight.len(), now)
+            let in_flight = if core.stop { 0 } else { self.in_flight.len() };
+            self.policy.target(&core.timeline, &mut core.wanted, in_flight, now)
         };
         let Some(target) = target else {
             let idle = self.in_flight.is_empty() && self.mapping == 0;
             drop(core);
+            drop(dropped);
             forget(shared, buffers);
             return if idle { Progress::Idle } else { Progress::InFlight };
         };
@@ -195,8 +251,7 @@ impl Queue {
         for (stream, count) in &batch.runs {
             for _ in 0..*count {
                 if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
-                    taken.first_label.get_or_insert(command.label);
-                    taken.resolve(&mut core, command.op);
+                    taken.resolve(&mut core, command);
                 }
             }
         }
@@ -212,6 +267,7 @@ impl Queue {
     fn take_segments(&mut self, core: &mut Core) -> Vec<wgpu::Buffer> {
         let released = std::mem::take(&mut core.released);
         let bought = std::mem::take(&mut core.bought);
+        core.rewritten.drain(..).for_each(|bytes| self.encoder.stage.written(bytes));
         let gone: Vec<wgpu::Buffer> = released
             .into_iter()
             .map(|(segment, buffer)| {
@@ -237,7 +293,7 @@ impl Queue {
             return self.failed(shared, id, taken, "the kernel registry is missing");
         };
         let mut sent = self.send(gpu, registry, &taken.commands);
-        if sent.is_err() {
+        if sent.is_err() && taken.can_repeat() {
             // Nothing has been submitted, so it can be tried again, with whatever memory comes free by then.
             self.drain(shared);
             self.encoder.start_over();
@@ -270,6 +326,10 @@ impl Queue {
             self.count(&mut core);
         }
         self.map_chunks(shared, &taken.chunks);
+        if shared.foreign.is_some() {
+            // Before anybody takes what was refused for done.
+            self.probe(shared);
+        }
     }
 
     /// What the encoder has counted.
@@ -292,7 +352,7 @@ impl Queue {
 
     /// Waits until the device has nothing left to do, within the bound of closing.
     fn drain(&self, shared: &Shared) {
-        if let Some(last) = self.in_flight.back().filter(|_| cfg!(not(target_arch = "wasm32"))) {
+        if let Some(last) = self.in_flight.back().filter(|_| shared.foreign.is_none() && cfg!(not(target_arch = "wasm32"))) {
             let wait = wgpu::PollType::Wait { submission_index: Some(last.index.clone()), timeout: Some(CLOSING) };
             let _ = shared.gpu.device.poll(wait);
         }
@@ -301,7 +361,12 @@ impl Queue {
     /// Nothing of the batch reached the device: its results are wrong, and whoever asks is told. The bytes of moved tensors
     /// are not where the table of places says: then nothing on the device can be trusted any more.
     fn failed(&mut self, shared: &Arc<Shared>, id: SubmissionId, taken: Taken, fact: &str) {
-        let fact = format!("{} commands from {} on: {fact}", taken.commands.len(), taken.first_label.unwrap_or("an empty batch"));
+        let at = self.encoder.at.or_else(|| encode::speaks_for(&taken.commands));
+        let fact = match (at, taken.commands.len()) {
+            (Some(at), 1) => format!("{}: {fact}", taken.label(at)),
+            (Some(at), len) => format!("{}: {fact} (commands lost with it: {})", taken.label(at), len - 1),
+            (None, len) => format!("{len} commands from {} on: {fact}", taken.label(0)),
+        };
         if taken.commands.iter().any(|command| matches!(command, Resolved::Move { .. })) {
             shared.lost(fact.clone());
         } else {
@@ -322,22 +387,24 @@ impl Queue {
     /// Awaits what is in flight, within a bound, and drops everything in order.
     fn close(&mut self, shared: &Arc<Shared>) {
         let start = web_time::Instant::now();
-        while let Some(left) = CLOSING.checked_sub(start.elapsed()).filter(|_| !self.in_flight.is_empty()) {
+        // An application's device stays, and with it what its work uses.
+        let awaits = shared.foreign.is_none();
+        while let Some(left) = CLOSING.checked_sub(start.elapsed()).filter(|_| awaits && !self.in_flight.is_empty()) {
             self.poll(shared, left);
             let done = self.mailbox.done.load(Ordering::Acquire);
             self.in_flight.retain(|submission| submission.id.0 > done);
         }
         self.encoder.clear();
         let mut core = shared.lock();
-        let waiters = std::mem::take(&mut core.waiters);
+        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters));
         let reads = std::mem::take(&mut core.reads);
-        drop_recordings(&mut core);
+        let dropped = drop_recordings(&mut core);
         let segments = std::mem::take(&mut core.segments);
         let released = std::mem::take(&mut core.released);
         let bought = std::mem::take(&mut core.bought);
         let staging = std::mem::take(&mut core.staging);
         drop(core);
-        drop((waiters, reads, segments, released, bought, staging));
+        drop((waiters, reads, dropped, segments, released, bought, staging));
         // Where a process ends, other threads may still wait for room.
         shared.signals.tell();
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
@@ -354,10 +421,17 @@ fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
     }
 }
 
-/// Recorded commands will never run: nobody can see their results.
-fn drop_recordings(core: &mut Core) {
+/// True when no other thread wants anything of the queue but that it submits.
+fn nothing_asked(core: &Core) -> bool {
+    !core.stop && core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies
+}
+
+/// Recorded commands will never run: nobody can see their results. They are for the caller to drop, without the lock: what an
+/// application's closures hold may need it.
+#[must_use]
+fn drop_recordings(core: &mut Core) -> Vec<VecDeque<Command>> {
     let recordings = std::mem::take(&mut core.recordings);
-    for command in recordings.into_iter().flatten() {
+    for command in recordings.iter().flatten() {
         command.op.places().iter().for_each(|place| core.places.release(*place));
     }
     let rest = core.timeline.plan(&crate::timeline::Flush::Everything, |_, _| true);
@@ -365,6 +439,7 @@ fn drop_recordings(core: &mut Core) {
         let id = core.timeline.handle_submitted(&rest);
         core.timeline.handle_completed(id);
     }
+    recordings
 }
 
 pub(super) fn registry(shared: &Shared) -> Option<&Registry> {

@@ -96,6 +96,7 @@ fn enqueue_read(
     let status_offset = size.next_multiple_of(STATUS_ALIGNMENT);
     {
         let mut core = device.shared().lock();
+        core.usable(label, accesses)?;
         let commands = core.timeline.stats().commands;
         core.staging.start_download(commands);
     }

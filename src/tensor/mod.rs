@@ -5,6 +5,7 @@
 
 mod create;
 mod display;
+mod interop;
 mod storage;
 mod transfer;
 mod view;
@@ -13,6 +14,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 pub use create::NestedArray;
+pub use interop::Export;
 pub use storage::Storage;
 pub use transfer::TensorRead;
 
@@ -108,8 +110,7 @@ impl Tensor {
     /// [`Error::DeviceMismatch`](crate::Error::DeviceMismatch) for a stream of another device.
     pub fn record_stream(&self, stream: &Stream) -> crate::Result<()> {
         if !stream.device().same(self.device()) {
-            let fact = format!("tensor of {} and stream of {}", self.device().name(), stream.device().name());
-            return Err(crate::Error::DeviceMismatch { op: "record_stream", fact });
+            return Err(self.device().mismatch("record_stream", stream.device()));
         }
         if let Some(memory) = self.storage.memory() {
             let mut core = self.device().shared().lock();

@@ -12,6 +12,9 @@ mod info;
 #[path = "../../examples/03_memory.rs"]
 #[allow(dead_code)]
 mod memory;
+#[path = "../../examples/05_render.rs"]
+#[allow(dead_code)]
+mod render;
 #[path = "../../examples/06_rules_in_numbers.rs"]
 #[allow(dead_code)]
 mod rules_in_numbers;
@@ -37,6 +40,36 @@ fn example_03_memory() {
 #[test]
 fn example_04_autograd() {
     autograd::run(true).unwrap();
+}
+
+/// The picture: a surface in the middle, symmetric, darker in the valleys than on the crests, and nothing around it.
+#[test]
+fn example_05_render() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("picture.png");
+    render::run(true, &path).unwrap();
+    let mut reader = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&path).unwrap())).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!((info.width, info.height, info.color_type), (render::WIDTH, render::HEIGHT, png::ColorType::Rgba));
+    let pixel = |x: u32, y: u32| {
+        let at = ((y * render::WIDTH + x) * 4) as usize;
+        [pixels[at], pixels[at + 1], pixels[at + 2], pixels[at + 3]]
+    };
+    let lit = |x: u32, y: u32| pixel(x, y) != [0, 0, 0, 255];
+    let (middle, right) = (render::WIDTH / 2, render::WIDTH - 1);
+    for corner in [(0, 0), (right, 0), (0, render::HEIGHT - 1), (right, render::HEIGHT - 1)] {
+        assert!(!lit(corner.0, corner.1), "{corner:?}: {:?}", pixel(corner.0, corner.1));
+    }
+    let all = (0..render::HEIGHT).flat_map(|y| (0..render::WIDTH).map(move |x| (x, y)));
+    let drawn: Vec<(u32, u32)> = all.filter(|(x, y)| lit(*x, *y)).collect();
+    assert!((80_000..150_000).contains(&drawn.len()), "{} pixels are drawn", drawn.len());
+    let mirrored = drawn.iter().filter(|(x, y)| lit(right - x, *y)).count();
+    assert!(mirrored * 100 > drawn.len() * 98, "{mirrored} of {} have a mirror image", drawn.len());
+    // The crest in the middle is yellow, the valley beside it blue.
+    let yellow = drawn.iter().filter(|(x, y)| x.abs_diff(middle) < 30 && pixel(*x, *y)[0] > pixel(*x, *y)[2]).count();
+    let blue = drawn.iter().filter(|(x, y)| pixel(*x, *y)[2] / 2 > pixel(*x, *y)[0]).count();
+    assert!(yellow > 200 && blue > 2000, "{yellow} yellow in the middle, {blue} blue");
 }
 
 #[test]

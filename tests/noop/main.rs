@@ -4,6 +4,8 @@ mod device;
 mod events;
 mod exit;
 mod field_reports;
+mod interop;
+mod lost;
 mod mem_pool;
 mod memory;
 mod observers;

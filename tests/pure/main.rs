@@ -11,6 +11,7 @@ mod memory_compact;
 mod memory_compact_figures;
 mod memory_figures;
 mod memory_help;
+mod memory_import;
 mod memory_ladder;
 mod memory_model;
 mod memory_oom;
