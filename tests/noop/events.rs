@@ -95,6 +95,7 @@ fn who_has_waited_may_ask() {
         let device = open();
         let (start, end) = (Arc::new(Event::with_timing()), Event::with_timing());
         start.record(&device.default_stream()).unwrap();
+        start.synchronize().unwrap();
         for round in 0..300 {
             let stream = device.new_stream();
             let x = stream.scope(|| Tensor::ones(&device, &[16])).unwrap();
