@@ -24,7 +24,6 @@ mod memory_summary;
 mod memory_vectors;
 mod queue;
 mod replay;
-mod signals;
 mod timeline_foreign;
 mod timeline_order;
 mod timeline_sim;
