@@ -110,7 +110,7 @@ fn enqueue_read(
     });
     let op = Op::Download { src, src_offset, chunk: piece.chunk, chunk_offset: piece.offset, size };
     let stream = super::current_id(device);
-    core.enqueue(stream, accesses, Command { label, op });
+    core.enqueue(stream, accesses, Command { label, location: Origin::line(), op });
     let fence = core.timeline.last(stream);
     core.want(&[fence].into_iter().collect());
     device.shared().wake(core);

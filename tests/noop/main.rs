@@ -1,16 +1,22 @@
 //! Tests that need wgpu or naga but no driver.
 
 mod device;
+mod events;
 mod exit;
 mod field_reports;
 mod mem_pool;
 mod memory;
 mod observers;
+mod order_edges;
 #[path = "../support/reference.rs"]
 mod reference;
 mod refusals;
 mod shaders;
+#[path = "../support/stop.rs"]
+mod stop;
 #[path = "../support/refusals.rs"]
 mod sweep;
+#[path = "../support/timing.rs"]
+mod timing;
 #[path = "../support/watch.rs"]
 mod watch;

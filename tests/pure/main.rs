@@ -24,6 +24,7 @@ mod memory_summary;
 mod memory_vectors;
 mod queue;
 mod replay;
+mod timeline_edges;
 mod timeline_foreign;
 mod timeline_order;
 mod timeline_sim;
