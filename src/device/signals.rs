@@ -1,7 +1,7 @@
 //! The signals between the threads that call and the one queue thread, over a state under one lock.
 //!
 //! A caller changes the state and *wakes* the queue; the queue *sleeps* when it finds nothing to do, and *tells* whoever waits
-//! for room, or for something to be gone, that the state has changed. `tests/pure/signals` compiles this file with other
+//! for room, or for something to be gone, that the state has changed. `tests/pure/queue/threads` compiles this file with other
 //! primitives and runs it in every order of its threads.
 
 use std::time::Duration;

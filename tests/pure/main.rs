@@ -25,7 +25,6 @@ mod memory_summary;
 mod memory_vectors;
 mod queue;
 mod replay;
-mod signals;
 mod timeline_edges;
 mod timeline_foreign;
 mod timeline_order;

@@ -1,4 +1,5 @@
-//! The queue without a device: its submit policy as a pure function, and a simulation of all of floor 1 under that policy.
+//! The queue without a device: its submit policy as a pure function ([`rules`]), the threads around it in many orders
+//! ([`threads`]), and a simulation of all of floor 1 under that policy.
 //!
 //! The simulation is a host program ([`program`]) whose calls go through the real pool, timeline, place table, wishes and
 //! policy ([`host`], [`submit`]) to a model of a device that executes on small integers ([`device`]), late, in bursts or never.
@@ -12,6 +13,7 @@ mod host;
 mod program;
 mod rules;
 mod submit;
+mod threads;
 mod world;
 
 #[allow(unused_imports)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use linn::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
-use linn::timeline::{Access, Flush, Timeline};
+use linn::timeline::{Access, Flush, SubmissionId, Timeline};
 
 use super::policy::{
     BATCH, Budget, Estimates, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_TIMES, MOST_WORK, PATIENCE, Policy,
@@ -244,8 +244,7 @@ struct Clocked {
     estimates: Estimates,
     /// Recorded commands: when they were enqueued, and what they are.
     recorded: VecDeque<(u64, Load)>,
-    /// When each submission in flight is done, what it is, and its length.
-    in_flight: VecDeque<(u64, linn::timeline::SubmissionId, Vec<(PipelineId, u64)>, u64)>,
+    in_flight: VecDeque<InFlight>,
     /// Until when the driver had its fill, in sum, so that waits for it can be left out.
     full: u64,
     submissions: Vec<Submitted>,
@@ -253,6 +252,14 @@ struct Clocked {
     left: Vec<u64>,
     /// What `full` was when each recorded command was enqueued.
     full_then: VecDeque<u64>,
+}
+
+struct InFlight {
+    /// When it will be done.
+    done: u64,
+    id: SubmissionId,
+    work: Vec<(PipelineId, u64)>,
+    micros: u64,
 }
 
 struct Submitted {
@@ -263,8 +270,8 @@ struct Submitted {
 impl Clocked {
     /// `cost` is what the device really takes for a command, in microseconds.
     fn look(&mut self, now: u64, cost: &dyn Fn(Load) -> u64) {
-        while self.in_flight.front().is_some_and(|first| first.0 <= now) {
-            let Some((_, id, work, micros)) = self.in_flight.pop_front() else { return };
+        while self.in_flight.front().is_some_and(|first| first.done <= now) {
+            let Some(InFlight { id, work, micros, .. }) = self.in_flight.pop_front() else { return };
             self.estimates.learn(&work, Duration::from_micros(micros));
             self.case.timeline.handle_completed(id);
         }
@@ -284,8 +291,8 @@ impl Clocked {
                 let full = self.full - self.full_then.pop_front().unwrap_or(0);
                 self.left.push((now - enqueued).saturating_sub(full));
             }
-            let start = self.in_flight.back().map_or(now, |last| last.0.max(now));
-            self.in_flight.push_back((start + micros, id, work, micros));
+            let start = self.in_flight.back().map_or(now, |last| last.done.max(now));
+            self.in_flight.push_back(InFlight { done: start + micros, id, work, micros });
             self.submissions.push(Submitted { commands: batch.len, micros });
         }
     }
@@ -298,7 +305,7 @@ impl Clocked {
         let looks = |clocked: &mut Clocked, now: &mut u64, next_look: &mut u64, until: u64| {
             while !clocked.in_flight.is_empty() && *now < until {
                 // A look ends when the oldest submission is done.
-                let done = clocked.in_flight.front().map_or(u64::MAX, |first| first.0);
+                let done = clocked.in_flight.front().map_or(u64::MAX, |first| first.done);
                 let to = until.min(*next_look).min(done.max(*now + 1));
                 if clocked.in_flight.len() >= MOST_IN_FLIGHT {
                     clocked.full += to - *now;

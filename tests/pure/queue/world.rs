@@ -279,7 +279,7 @@ impl World {
         let Some(buffer) = self.buffers.get(segment as usize).copied().flatten() else {
             return Err(format!("a command uses segment {segment}, which was given back"));
         };
-        ensure!(place.offset % self.setup.cell == 0, "{place:?} does not begin at a cell");
+        ensure!(place.offset.is_multiple_of(self.setup.cell), "{place:?} does not begin at a cell");
         Ok(Range { buffer, from: (place.offset / self.setup.cell) as usize + from, len })
     }
 

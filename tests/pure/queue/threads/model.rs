@@ -8,9 +8,9 @@ use shuttle::rand::Rng;
 use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
 use shuttle::thread;
 
-use super::policy::{LOOK, MOST_IN_FLIGHT, Policy};
 use super::signals::{Signals, Sleeps};
 use crate::device::wishes::Wishes;
+use crate::queue::policy::{LOOK, MOST_IN_FLIGHT, Policy};
 
 /// Commands at which callers wait for room.
 pub const MOST_RECORDED: u64 = 2;
