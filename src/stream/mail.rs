@@ -149,7 +149,7 @@ impl Queue {
                 core.staging.handle_read(*id);
             }
         }
-        shared.room.notify_all();
+        shared.signals.tell();
         for waiter in woken {
             let _ = waiter.send(());
         }

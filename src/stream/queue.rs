@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{Command, PipelineId};
+use crate::device::command::{Command, Op, PipelineId};
 use crate::device::core::Core;
 use crate::device::driver::{self, BufferKind};
 use crate::device::{CLOSING, Gpu, Polling, Shared};
@@ -21,11 +21,8 @@ use crate::stream::batch::Taken;
 use crate::stream::encode::{self, Encoder, Resolved, Uniform};
 use crate::stream::interop::last_words;
 use crate::stream::mail::{Mailbox, waker};
-use crate::stream::policy::{self, Estimates};
+use crate::stream::policy::{self, Estimates, Policy};
 use crate::timeline::SubmissionId;
-
-/// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// Pause between two looks at an application's device. They are looks, no waits: with a timeout these panic inside wgpu 30 beside a
 /// submission of another thread, and without one this thread could do nothing until all that the application has submitted is done.
@@ -64,6 +61,8 @@ pub(super) struct Queue {
     pub(super) mapping: usize,
     pub(super) estimates: Estimates,
     pub(super) last_completion: web_time::Instant,
+    policy: Policy,
+    started: web_time::Instant,
 }
 
 /// Starts the queue of a device; the returned closure ends it.
@@ -78,6 +77,8 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
         mapping: 0,
         estimates: Estimates::default(),
         last_completion: web_time::Instant::now(),
+        policy: Policy::default(),
+        started: web_time::Instant::now(),
     };
     if cfg!(target_arch = "wasm32") {
         let (weak, queue) = (Arc::downgrade(shared), Mutex::new(queue));
@@ -130,7 +131,7 @@ impl Queue {
                     // There is nothing to learn: who asked has been answered.
                     core.look = false;
                     if nothing_asked(&core) && core.submit_waiters.is_empty() && core.timeline.backlog() == 0 {
-                        sleep(shared, core);
+                        shared.signals.sleep(core);
                     }
                 }
                 Progress::Stop => return self.close(shared),
@@ -140,19 +141,16 @@ impl Queue {
 
     /// Work is under way: looks at the device. An application that polls its device itself does it for us while nobody waits.
     fn look(&mut self, shared: &Shared) {
-        let Some(polling) = shared.foreign else { return self.poll(shared, LOOK) };
+        let Some(polling) = shared.foreign else { return self.poll(shared, policy::LOOK) };
         let mut core = shared.lock();
         if std::mem::take(&mut core.mail) || !nothing_asked(&core) {
             return;
         }
         if polling == Polling::WhenWaiting && !core.somebody_waits() {
-            return sleep(shared, core);
+            return shared.signals.sleep(core);
         }
         core.look = false;
-        core.queue_sleeps = true;
-        core = shared.work.wait_timeout(core, NAP).unwrap_or_else(PoisonError::into_inner).0;
-        core.queue_sleeps = false;
-        drop(core);
+        shared.signals.nap(core, NAP);
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
     }
 
@@ -215,13 +213,18 @@ impl Queue {
             core.drop_copies = false;
             self.count(&mut core);
             drop(core);
-            shared.room.notify_all();
+            shared.signals.tell();
             return Progress::Worked;
         }
         let dropped = if core.lost.is_some() { drop_recordings(&mut core) } else { Vec::new() };
         let buffers = self.take_segments(&mut core);
         let in_flight = if core.stop { 0 } else { self.in_flight.len() };
-        let Some(target) = policy::target(&mut core, in_flight) else {
+        let target = {
+            let core = &mut *core;
+            let now = self.started.elapsed();
+            self.policy.target(&core.timeline, &mut core.wanted, in_flight, now)
+        };
+        let Some(target) = target else {
             let idle = self.in_flight.is_empty() && self.mapping == 0;
             drop(core);
             drop(dropped);
@@ -232,7 +235,10 @@ impl Queue {
         let mut budget = policy::Budget::default();
         let recordings = &core.recordings;
         let batch = core.timeline.plan(&target, |stream, n| {
-            recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, &command.op))
+            recordings[stream.0 as usize].get(n).is_none_or(|command| match command.op {
+                Op::Foreign(_) => budget.admit_alone(),
+                _ => budget.admit(estimates, command.op.load()),
+            })
         });
         let mut taken = Taken::default();
         // First, so that what comes next does not report again what was reported.
@@ -248,7 +254,7 @@ impl Queue {
         }
         let id = core.timeline.handle_submitted(&batch);
         drop(core);
-        shared.room.notify_all();
+        shared.signals.tell();
         forget(shared, buffers);
         self.submit(shared, id, taken);
         Progress::Worked
@@ -392,6 +398,8 @@ impl Queue {
         let staging = std::mem::take(&mut core.staging);
         drop(core);
         drop((waiters, reads, dropped, segments, released, bought, staging));
+        // Where a process ends, other threads may still wait for room.
+        shared.signals.tell();
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
     }
 }
@@ -402,20 +410,13 @@ fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
         let count = buffers.len() as u64;
         drop(buffers);
         shared.lock().forgotten += count;
-        shared.room.notify_all();
+        shared.signals.tell();
     }
 }
 
 /// True when no other thread wants anything of the queue but that it submits.
 fn nothing_asked(core: &Core) -> bool {
     !core.stop && core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies
-}
-
-/// Until somebody wakes the queue.
-fn sleep(shared: &Shared, mut core: MutexGuard<'_, Core>) {
-    core.queue_sleeps = true;
-    let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
-    core.queue_sleeps = false;
 }
 
 /// Recorded commands will never run: nobody can see their results. They are for the caller to drop, without the lock: what an

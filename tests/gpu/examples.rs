@@ -15,6 +15,9 @@ mod memory;
 #[path = "../../examples/05_render.rs"]
 #[allow(dead_code)]
 mod render;
+#[path = "../../examples/06_rules_in_numbers.rs"]
+#[allow(dead_code)]
+mod rules_in_numbers;
 #[path = "../../examples/02_streams_and_events.rs"]
 #[allow(dead_code)]
 mod streams_and_events;
@@ -67,6 +70,11 @@ fn example_05_render() {
     let yellow = drawn.iter().filter(|(x, y)| x.abs_diff(middle) < 30 && pixel(*x, *y)[0] > pixel(*x, *y)[2]).count();
     let blue = drawn.iter().filter(|(x, y)| pixel(*x, *y)[2] / 2 > pixel(*x, *y)[0]).count();
     assert!(yellow > 200 && blue > 2000, "{yellow} yellow in the middle, {blue} blue");
+}
+
+#[test]
+fn example_06_rules_in_numbers() {
+    rules_in_numbers::run(true).unwrap();
 }
 
 #[test]
