@@ -14,6 +14,6 @@ mod rules;
 mod submit;
 mod world;
 
-#[allow(dead_code, unused_imports)]
+#[allow(clippy::duplicate_mod, dead_code, unused_imports)]
 #[path = "../../../src/stream/policy.rs"]
 mod policy;
