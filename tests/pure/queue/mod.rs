@@ -16,6 +16,6 @@ mod submit;
 mod threads;
 mod world;
 
-#[allow(unused_imports)]
+#[allow(clippy::duplicate_mod, dead_code, unused_imports)]
 #[path = "../../../src/stream/policy.rs"]
 mod policy;

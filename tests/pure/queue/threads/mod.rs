@@ -4,6 +4,7 @@
 //! them what `Shared`, `enqueue` and `Queue` do. There are no time-outs: a wake-up that is missed is a deadlock, and found.
 
 mod model;
+#[allow(dead_code)]
 #[path = "../../../../src/device/signals.rs"]
 mod signals;
 mod sync;
