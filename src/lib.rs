@@ -89,4 +89,7 @@ const _: () = {
     sendable::<Tensor>();
     sendable::<Error>();
     sendable::<stream::ReadFuture>();
+    sendable::<stream::PinnedUpload<f32>>();
+    sendable::<stream::PinnedDownload<f32>>();
+    sendable::<stream::PinnedRead<'static, f32>>();
 };

@@ -3,6 +3,7 @@
 //! The lock is held for look-ups and appends only, never while wgpu may wait or call back.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures_channel::oneshot;
 
@@ -23,6 +24,9 @@ pub(crate) const MOST_RECORDED: u64 = 16 << 10;
 /// Commands between two wishes up to which one flush serves both: a submission costs about as much as a few tiny dispatches.
 const NEAR: u64 = 64;
 
+/// The buffer of a staging chunk.
+pub(crate) type StagingBuffer = Arc<wgpu::Buffer>;
+
 /// The state of a device.
 pub(crate) struct Core {
     pub(crate) timeline: Timeline,
@@ -39,9 +43,7 @@ pub(crate) struct Core {
     pub(crate) forgotten: u64,
     /// Segments bought since the queue looked last.
     pub(crate) bought: Vec<(SegmentId, wgpu::Buffer)>,
-    pub(crate) staging: Staging,
-    /// Download chunks whose readers are done.
-    pub(crate) read: Vec<ChunkId>,
+    pub(crate) staging: Staging<StagingBuffer, oneshot::Sender<()>>,
     /// Reads by chunk: who wants which bytes.
     pub(crate) reads: Vec<PendingRead>,
     /// Commands that somebody waits for, in the order of asking; see [`Core::want`].
@@ -81,7 +83,7 @@ pub(crate) struct PendingRead {
 
 /// Bytes that have arrived.
 pub(crate) struct ReadSlot {
-    pub(crate) chunk: std::sync::Arc<crate::device::ReadChunk>,
+    pub(crate) chunk: Arc<crate::device::ReadChunk>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) status_offset: u64,
@@ -134,7 +136,6 @@ impl Core {
             forgotten: 0,
             bought: Vec::new(),
             staging: Staging::default(),
-            read: Vec::new(),
             reads: Vec::new(),
             wanted: VecDeque::new(),
             waiters: Vec::new(),

@@ -16,6 +16,7 @@ mod history;
 mod mem_pool;
 mod memory;
 mod observers;
+pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod staging;
 mod statistics;
@@ -32,6 +33,7 @@ pub use core::Counters;
 pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
 pub use observers::{MemoryUse, Observer};
+pub use staging::PinnedStats;
 pub use statistics::{DeviceStats, DriverMemory};
 pub use waits::{HostWait, SyncDebug, WaitKind};
 
@@ -94,8 +96,16 @@ pub(crate) struct ReadChunk {
 impl Drop for ReadChunk {
     fn drop(&mut self) {
         let mut core = self.shared.lock();
-        core.read.push(self.id);
-        self.shared.wake(core);
+        core.staging.handle_read(self.id);
+        let woken = core.staging.woken();
+        if core.staging.has_discarded() {
+            self.shared.wake(core);
+        } else {
+            drop(core);
+        }
+        for waiter in woken {
+            let _ = waiter.send(());
+        }
     }
 }
 
@@ -240,7 +250,8 @@ impl Shared {
         core.counters.failures += 1;
         core.lost.get_or_insert(fact);
         // Dropping the senders wakes the waiters; they find `lost`.
-        let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
+        let asked = (std::mem::take(&mut core.orders), core.staging.take_waiters());
+        let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), asked);
         self.room.notify_all();
         self.wake(core);
         drop(orphans);

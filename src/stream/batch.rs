@@ -37,8 +37,7 @@ impl Taken {
                 self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
             }
             Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
-                let buffer = self.chunk(core, chunk);
-                if let Some((segment, offset, _)) = range(core, dst) {
+                if let (Some(buffer), Some((segment, offset, _))) = (self.chunk(core, chunk), range(core, dst)) {
                     let offset = offset + dst_offset;
                     self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
                 }
@@ -50,28 +49,29 @@ impl Taken {
                 self.commands.push(Resolved::Move { from, to });
             }
             Op::Download { src, src_offset, chunk, chunk_offset, size } => {
-                let buffer = self.chunk(core, chunk);
                 self.reads.push((chunk, chunk_offset));
                 let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
-                if let Some((segment, offset, _)) = range(core, src) {
-                    let (chunk, offset) = (buffer.clone(), offset + src_offset);
-                    self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
+                if let Some(buffer) = self.chunk(core, chunk) {
+                    if let Some((segment, offset, _)) = range(core, src) {
+                        let (chunk, offset) = (buffer.clone(), offset + src_offset);
+                        self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
+                    }
+                    self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
                 }
-                self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
                 core.places.release(src);
             }
         }
     }
 
-    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Arc<wgpu::Buffer> {
-        let (buffer, unmap) = core.staging.encode(id);
+    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Option<Arc<wgpu::Buffer>> {
+        let (buffer, unmap) = core.staging.encode(id)?;
         if unmap {
             self.unmap.push(buffer.clone());
         }
         if !self.chunks.contains(&id) {
             self.chunks.push(id);
         }
-        buffer
+        Some(buffer)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::device::{CLOSING, Gpu, Shared};
 use crate::kernel::pipeline::Registry;
 use crate::stream::batch::Taken;
 use crate::stream::encode::{Encoder, Resolved, Uniform};
-use crate::stream::mail::{Mailbox, waker};
+use crate::stream::mail::{Mailbox, discard, waker};
 use crate::stream::policy::{self, Estimates};
 use crate::timeline::SubmissionId;
 
@@ -111,7 +111,7 @@ impl Queue {
                 Progress::Idle => {
                     let mut core = shared.lock();
                     let nothing_asked =
-                        core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies;
+                        core.orders.is_empty() && !core.staging.has_discarded() && core.released.is_empty() && !core.drop_copies;
                     if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
                         core.queue_sleeps = true;
                         let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
@@ -158,6 +158,9 @@ impl Queue {
         if core.drop_copies {
             drop(core);
             self.encoder.drop_copies();
+            let mut core = shared.lock();
+            core.staging.empty_cache();
+            drop(discard(core));
             let mut core = shared.lock();
             core.drop_copies = false;
             self.count(&mut core);

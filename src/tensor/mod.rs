@@ -5,6 +5,7 @@
 
 mod create;
 mod display;
+mod pinned;
 mod storage;
 mod transfer;
 mod view;
