@@ -37,7 +37,7 @@ fn field_20_operands_share_one_segment() {
 #[test]
 fn field_07_a_thousand_uploads_keep_their_contents() {
     let device = open(DeviceOptions::default());
-    for len in [1, 37, 1024, 9000, 70_000] {
+    for len in [1, 37, 1024, 20_000] {
         let value = |i: usize, k: usize| (i * 13 + k % 251) as f32;
         let contents = |i: usize| -> Vec<f32> { (0..len).map(|k| value(i, k)).collect() };
         let tensors: Vec<Tensor> = (0..1000).map(|i| Tensor::from_slice(&device, &[len], &contents(i)).unwrap()).collect();
