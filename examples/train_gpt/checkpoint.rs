@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use linn::data::Vocabulary;
 use linn::device::Device;
-use linn::nn::{Gpt, Module, state};
+use linn::nn::state::{self, CheckpointFile};
+use linn::nn::{Gpt, Module};
 use linn::optim::Optimizer;
 use linn::tensor::Tensor;
 
@@ -14,7 +15,17 @@ use super::settings::Settings;
 
 const OPTIMIZER: &str = "optimizer.";
 
-/// A checkpoint that was read.
+/// A checkpoint that was read; its tensors are not on a device yet.
+pub struct Saved {
+    file: CheckpointFile,
+    settings: Settings,
+    /// Steps that were trained.
+    step: u64,
+    vocabulary: Vocabulary,
+    text: String,
+}
+
+/// A checkpoint to go on from.
 pub struct Resumed {
     pub settings: Settings,
     /// Steps that were trained.
@@ -46,11 +57,11 @@ pub fn save(path: &Path, model: &Gpt, optimizer: &dyn Optimizer, facts: &Facts) 
 }
 
 /// Reads a checkpoint.
-pub fn load(device: &Device, path: &Path) -> Result<Resumed> {
-    let loaded = state::load(device, path)?;
+pub fn read(path: &Path) -> Result<Saved> {
+    let file = CheckpointFile::read(path)?;
     let name = path.display();
     let fact = |key: &str| {
-        loaded.metadata.get(key).with_context(|| {
+        file.metadata.get(key).with_context(|| {
             format!("{name} holds no {key}\nhelp: resume from a checkpoint that this program saved, or train a new model")
         })
     };
@@ -61,13 +72,16 @@ pub fn load(device: &Device, path: &Path) -> Result<Resumed> {
         );
     }
     let step = fact("step")?.parse().with_context(|| format!("{name} has no valid step\nhelp: the file is damaged"))?;
-    Ok(Resumed {
-        settings: Settings::from_lines(&loaded.metadata)?,
-        step,
-        vocabulary: Vocabulary::of(fact("vocabulary")?),
-        text: fact("text")?.clone(),
-        tensors: loaded.tensors,
-    })
+    let (vocabulary, text) = (Vocabulary::of(fact("vocabulary")?), fact("text")?.clone());
+    Ok(Saved { settings: Settings::from_lines(&file.metadata)?, step, vocabulary, text, file })
+}
+
+impl Saved {
+    /// Puts the tensors on `device`.
+    pub fn upload(self, device: &Device) -> Result<Resumed> {
+        let Saved { file, settings, step, vocabulary, text } = self;
+        Ok(Resumed { settings, step, vocabulary, text, tensors: file.upload(device)?.tensors })
+    }
 }
 
 impl Resumed {

@@ -104,6 +104,9 @@ pub fn check(args: &Args) -> Result<()> {
 /// For a file that is replaced as a whole.
 fn can_be_made(path: &Path, what: &str, flag: &str) -> Result<()> {
     can_be_a_file(path, what, flag)?;
+    if path.is_symlink() && !path.exists() {
+        bail!("{} is a link to a file that does not exist\nhelp: pass that file's own name with {flag}", path.display());
+    }
     if path.exists() && !path.is_file() {
         bail!("{} exists and is no regular file\nhelp: pass another name with {flag}", path.display());
     }

@@ -6,7 +6,7 @@ use linn::device::Device;
 use linn::nn::Gpt;
 use linn::tensor::Tensor;
 
-use super::checkpoint::{self, Resumed};
+use super::checkpoint::{self, Resumed, Saved};
 use super::corpus::Corpus;
 use super::place::{self, Place};
 use super::sample::sample;
@@ -28,6 +28,7 @@ pub struct Prepared {
     corpus: Option<Corpus>,
     /// Its characters. A resumed run has the context of its checkpoint, so it is checked later.
     text: Option<Text>,
+    saved: Option<Saved>,
 }
 
 impl Prepared {
@@ -37,16 +38,17 @@ impl Prepared {
             Some(path) => Some(Corpus::read(path)?),
             None => args.resume.is_none().then(Corpus::sources),
         };
+        let saved = args.resume.as_deref().map(checkpoint::read).transpose()?;
         let context = Settings::default().with(&args.given).context;
         let new = corpus.as_ref().filter(|_| args.resume.is_none());
         let text = new.map(|corpus| Text::new(&corpus.name, &corpus.text, context)).transpose()?;
-        Ok(Prepared { corpus, text })
+        Ok(Prepared { corpus, text, saved })
     }
 }
 
 /// [`run`] on a device.
 pub fn run_on(device: &Device, args: &Args, prepared: Prepared) -> Result<Summary> {
-    let resumed = args.resume.as_ref().map(|path| checkpoint::load(device, path)).transpose()?;
+    let resumed = prepared.saved.map(|saved| saved.upload(device)).transpose()?;
     let settings = match &resumed {
         Some(resumed) => resumed.settings.resumed(&args.given, resumed.step)?,
         None => Settings::default().with(&args.given),

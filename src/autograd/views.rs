@@ -112,6 +112,14 @@ impl Tensor {
     /// Entry `index` of dimension `dim`; the dimension is gone.
     #[track_caller]
     pub fn select(&self, dim: isize, index: usize) -> Result<Tensor> {
+        let len = self.shape()[self.existing("select", dim)?];
+        if index >= len {
+            return Err(Error::shape(
+                "select",
+                format!("index {index} is out of range for dimension {dim} of shape {:?}", self.shape()),
+                format!("use an index below {len}"),
+            ));
+        }
         self.narrow(dim, index, 1)?.squeeze(dim)
     }
 

@@ -180,7 +180,7 @@ macro_rules! matmul_texture {
             pieces: SUBGROUP_PIECES,
             bindings: &[bind("a", Role::In, "vec4<elem>"), bind("b", Role::In, "vec4<elem>"), bind("out", Role::Out, "elem")],
             inputs: Inputs::Texture,
-            constants: &[("WG", 8), ("TM", 64), ("TN", 32), ("A_ALONG_K", $a_along_k), ("B_ALONG_K", $b_along_k)],
+            constants: &[("WG", 8), ("TM", 32), ("TN", 32), ("A_ALONG_K", $a_along_k), ("B_ALONG_K", $b_along_k)],
             ..MATMUL_TILED
         }
     };

@@ -51,10 +51,6 @@ impl Config {
     pub fn apply(&mut self, settings: &str) -> Result<()> {
         let pairs = pairs(settings)?;
         let last = |name: &str| pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        if let Some((key, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(&key.as_str())) {
-            let help = format!("the keys are {}", KEYS.join(", "));
-            return Err(Error::argument("memory settings", format!("there is no key {key:?}"), help));
-        }
         let defaults = Config::default();
         let mut new = Config {
             max_split_size: defaults.max_split_size,
@@ -125,7 +121,7 @@ fn bad(key: &str, value: &str, allowed: &str) -> Error {
     Error::argument("memory settings", format!("{key} is {value:?}"), format!("allowed: {allowed}"))
 }
 
-/// Keys and values; commas within brackets do not separate.
+/// Keys that exist and their values; commas within brackets do not separate.
 fn pairs(settings: &str) -> Result<Vec<(String, String)>> {
     let text: String = settings.chars().filter(|c| !c.is_whitespace()).collect();
     let mut depth = 0i32;
@@ -135,9 +131,13 @@ fn pairs(settings: &str) -> Result<Vec<(String, String)>> {
     });
     let parts = parts.filter(|part| !part.is_empty());
     parts
-        .map(|part| match part.split_once(':') {
-            Some((key, value)) if !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
-            _ => Err(bad(part, "", "key:value, several separated by commas")),
+        .map(|part| match part.split_once(':').unwrap_or((part, "")) {
+            (key, _) if !KEYS.contains(&key) => {
+                let help = format!("the keys are {}; write key:value, several separated by commas", KEYS.join(", "));
+                Err(Error::argument("memory settings", format!("there is no key {key:?}"), help))
+            }
+            (key, "") => Err(Error::argument("memory settings", format!("{key} has no value"), format!("write {key}:value"))),
+            (key, value) => Ok((key.to_owned(), value.to_owned())),
         })
         .collect()
 }

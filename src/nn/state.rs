@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pollster::block_on;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -66,42 +66,64 @@ fn with_metadata(mut file: Vec<u8>, metadata: &BTreeMap<String, String>) -> serd
 
 /// Reads a safetensors file onto `device`.
 pub fn load(device: &Device, path: &Path) -> Result<Checkpoint> {
-    let bytes = fs::read(path).map_err(|why| {
-        Error::file(format!("cannot read checkpoint {}: {why}", path.display()), "check the path and its permissions")
-    })?;
-    if bytes.is_empty() {
-        return Err(Error::file(
-            format!("{} is empty: a run that reserved the name ended before it saved", path.display()),
-            "use another checkpoint; this file can be removed",
-        ));
-    }
-    let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(path, why))?;
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|why| damaged(path, why))?;
-    let mut metadata: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
-    let views: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
-    if let Some(saved) = metadata.remove(CHECKSUM) {
-        let found = checksum(&metadata, &views.iter().map(|(name, view)| (*name, view)).collect());
-        if saved != found {
-            return Err(damaged(path, format!("its checksum is {saved}, its contents have {found}")));
+    CheckpointFile::read(path)?.upload(device)
+}
+
+/// A file in host memory, found to be whole: what can be known of it before there is a device.
+pub struct CheckpointFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Free text by name.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl CheckpointFile {
+    /// Reads a file and compares its checksum.
+    pub fn read(path: &Path) -> Result<CheckpointFile> {
+        let bytes = fs::read(path).map_err(|why| {
+            Error::file(format!("cannot read checkpoint {}: {why}", path.display()), "check the path and its permissions")
+        })?;
+        if bytes.is_empty() {
+            return Err(Error::file(
+                format!("{} is empty: a run that reserved the name ended before it saved", path.display()),
+                "use another checkpoint; this file can be removed",
+            ));
         }
-    }
-    let mut tensors = BTreeMap::new();
-    for (name, view) in views {
-        let tensor = match view.dtype() {
-            Dtype::F32 => upload(device, &view, f32::from_le_bytes)?,
-            Dtype::I32 => upload(device, &view, i32::from_le_bytes)?,
-            Dtype::U32 => upload(device, &view, u32::from_le_bytes)?,
-            Dtype::I64 => narrowed(device, path, name, &view)?,
-            other => {
-                return Err(Error::file(
-                    format!("{}: tensor {name} has element type {other:?}", path.display()),
-                    "convert the file to F32, I32, U32 or I64",
-                ));
+        let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(path, why))?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|why| damaged(path, why))?;
+        let mut metadata: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
+        if let Some(saved) = metadata.remove(CHECKSUM) {
+            let views: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
+            let found = checksum(&metadata, &views.iter().map(|(name, view)| (*name, view)).collect());
+            if saved != found {
+                return Err(damaged(path, format!("its checksum is {saved}, its contents have {found}")));
             }
-        };
-        tensors.insert(name.to_string(), tensor);
+        }
+        Ok(CheckpointFile { path: path.to_path_buf(), bytes, metadata })
     }
-    Ok(Checkpoint { tensors, metadata })
+
+    /// Puts the tensors on `device`.
+    pub fn upload(self, device: &Device) -> Result<Checkpoint> {
+        let CheckpointFile { path, bytes, metadata } = self;
+        let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(&path, why))?;
+        let mut tensors = BTreeMap::new();
+        for (name, view) in file.iter() {
+            let tensor = match view.dtype() {
+                Dtype::F32 => upload(device, &view, f32::from_le_bytes)?,
+                Dtype::I32 => upload(device, &view, i32::from_le_bytes)?,
+                Dtype::U32 => upload(device, &view, u32::from_le_bytes)?,
+                Dtype::I64 => narrowed(device, &path, name, &view)?,
+                other => {
+                    return Err(Error::file(
+                        format!("{}: tensor {name} has element type {other:?}", path.display()),
+                        "convert the file to F32, I32, U32 or I64",
+                    ));
+                }
+            };
+            tensors.insert(name.to_string(), tensor);
+        }
+        Ok(Checkpoint { tensors, metadata })
+    }
 }
 
 /// Copies the tensors called `prefix` + name into `parameters`. Nothing is changed unless every parameter is there with its
@@ -217,10 +239,23 @@ fn narrowed(device: &Device, path: &Path, name: &str, view: &TensorView<'_>) -> 
     Tensor::from_slice(device, view.shape(), &values)
 }
 
+/// Where links lead, also to a file that does not exist yet.
+fn followed(path: &Path) -> PathBuf {
+    let mut target = path.to_path_buf();
+    // As many as Linux follows; more are a circle.
+    for _ in 0..40 {
+        match fs::read_link(&target) {
+            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return target,
+        }
+    }
+    path.to_path_buf()
+}
+
 /// Written beside, flushed, renamed; the directory is flushed too, so that the rename survives a power cut. Where the path is
-/// a link, the file that it leads to is replaced; what is no file (a device, a pipe) is not.
+/// a link, the file that it leads to is replaced or made; what is no file (a device, a pipe) is not.
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let target = followed(path);
     if target.exists() && !target.is_file() {
         return Err(std::io::Error::other("it exists and is no regular file"));
     }

@@ -178,9 +178,9 @@ fn run(op: &'static str, job: &Job, a: &Tensor, b: &Tensor, out: &Tensor) -> Res
         }
         return Ok(());
     }
-    let class = out.device().class();
     let entries: usize = job.batch.iter().map(|(len, _)| len).product();
-    let plan = Plan::new(class, job.m, job.n, job.k, entries);
+    let kernel = form(job, entries, [a, b, out]);
+    let plan = Plan::new(kernel, job.m, job.n, job.k, entries);
     if plan.parts == 1 {
         return dispatch(op, job, &plan, 0, [a, b, out]);
     }
@@ -215,9 +215,10 @@ fn result(op: &'static str, job: &Job, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// How a product is spread over workgroups: a pure function of the class of device and the shape.
+/// How a product is spread over workgroups: a pure function of the kernel and the shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Plan {
+    kernel: KernelId,
     tiles: [usize; 2],
     entries: usize,
     parts: usize,
@@ -230,30 +231,28 @@ const LONGEST_PART: usize = 16_384;
 const SHORTEST_PART: usize = 256;
 
 impl Plan {
-    fn new(class: Class, m: usize, n: usize, k: usize, entries: usize) -> Plan {
-        let form = Kernel::matmul.select(class).form();
+    fn new(kernel: KernelId, m: usize, n: usize, k: usize, entries: usize) -> Plan {
+        let form = kernel.form();
         let tiles = [n.div_ceil(form.constant("TN") as usize), m.div_ceil(form.constant("TM") as usize)];
         let groups = tiles[0] * tiles[1] * entries;
         // CPU drivers have a few cores to keep busy, GPUs dozens of compute units.
-        let wanted = if class.is_cpu() { 4 } else { 64 };
+        let wanted = if form.class.is_cpu() { 4 } else { 64 };
         let parts = (wanted / groups.max(1)).min(k / SHORTEST_PART).max(k.div_ceil(LONGEST_PART)).max(1);
         // Texels hold four steps of K.
         let part_len = k.div_ceil(parts).next_multiple_of(4).min(LONGEST_PART);
-        Plan { tiles, entries, parts: k.div_ceil(part_len.max(1)).max(1), part_len }
+        Plan { kernel, tiles, entries, parts: k.div_ceil(part_len.max(1)).max(1), part_len }
     }
 }
 
 /// The texture forms where they exist and the strides let a texel hold four neighbours along some dimension.
-fn form(job: &Job, plan: &Plan, [a, b, out]: [&Tensor; 3]) -> KernelId {
+fn form(job: &Job, entries: usize, [a, b, out]: [&Tensor; 3]) -> KernelId {
     let class = out.device().class();
     let plain = Kernel::matmul.select(class);
     let fours = |n: usize| n.is_multiple_of(4);
     // Whole blocks are copied: not for the sake of a small part of a large one.
     let worth = |x: &Tensor, len: usize| x.storage.size() <= (32 * len as u64).clamp(1 << 20, LARGEST_COPY);
-    let entries = plan.entries;
     let fits = class == Class::Subgroup
         && fours(job.k)
-        && fours(plan.part_len)
         && !(out.shares_storage(a) || out.shares_storage(b))
         && worth(a, entries * job.m * job.k)
         && worth(b, entries * job.k * job.n);
@@ -271,7 +270,7 @@ fn form(job: &Job, plan: &Plan, [a, b, out]: [&Tensor; 3]) -> KernelId {
 
 #[track_caller]
 fn dispatch(op: &'static str, job: &Job, plan: &Plan, part_stride: usize, operands: [&Tensor; 3]) -> Result<()> {
-    let kernel = form(job, plan, operands);
+    let kernel = plan.kernel;
     let unit = (1, [0; 3]);
     let (outer, inner) = match job.batch.as_slice() {
         [] => (unit, unit),
@@ -305,10 +304,10 @@ mod tests {
 
     #[test]
     fn plans_bound_the_loop_and_cover_k() {
-        for class in [Class::Any, Class::Cpu, Class::Subgroup] {
+        for kernel in (0..MATMUL_TEXTURE + 4).map(|form| Kernel::matmul.form(form)) {
             for k in [1, 2, 255, 512, 768, 16_384, 16_385, 1 << 20, 1 << 24] {
                 for (m, n, entries) in [(1, 1, 1), (128, 128, 1), (768, 512, 1), (64, 64, 48)] {
-                    let plan = Plan::new(class, m, n, k, entries);
+                    let plan = Plan::new(kernel, m, n, k, entries);
                     assert!(plan.part_len <= LONGEST_PART, "{plan:?}");
                     assert!(plan.parts * plan.part_len >= k && (plan.parts - 1) * plan.part_len < k, "{plan:?} for {k}");
                 }

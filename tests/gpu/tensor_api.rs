@@ -72,6 +72,12 @@ fn chunk_cuts_into_at_most_so_many_parts() {
     let x = tensor(&[5, 3], 4).0;
     gradcheck(|x| x[0].chunk(2, 0)?[1].square(), std::slice::from_ref(&x), GradcheckOptions::default()).unwrap();
     assert!(x.chunk(0, 0).unwrap_err().to_string().contains("count is 0"));
+    let text = x.select(0, 100).unwrap_err().to_string();
+    assert!(
+        text.starts_with("select: index 100 is out of range for dimension 0 of shape")
+            && text.contains("help: use an index below"),
+        "{text}"
+    );
     assert!(x.chunk(2, 2).is_err());
     assert!(Tensor::ones(&device(), &[]).unwrap().chunk(2, 0).is_err());
 }

@@ -152,6 +152,10 @@ fn train_replaces_nothing_that_it_needs() {
         run(args(folder.path(), "--steps 2 --save link.safetensors")).unwrap();
         assert!(link.is_symlink() && std::fs::metadata(&file).unwrap().len() > 1000);
         assert!(error("--steps 2 --save /dev/null").contains("is no regular file"));
+        std::fs::remove_file(&file).unwrap();
+        assert!(error("--steps 2 --save link.safetensors").contains("is a link to a file that does not exist"));
+        linn::nn::state::save(&link, &[], &Default::default()).unwrap();
+        assert!(link.is_symlink() && file.is_file(), "the library makes the file that a link leads to");
     }
 }
 
@@ -168,6 +172,8 @@ fn train_looks_at_its_files_before_it_opens_a_device() {
         ("--text none.txt", "cannot read text "),
         ("--text short.txt", "is too short: 5 characters"),
         ("--text latin.txt", "is not UTF-8"),
+        ("--resume none.safetensors", "cannot read checkpoint "),
+        ("--resume short.txt", "short.txt is damaged or not a safetensors file"),
     ] {
         let why = error(&args(folder.path(), words));
         assert!(why.contains(what), "{words}: {why}");

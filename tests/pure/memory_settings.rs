@@ -77,7 +77,10 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
     let list = "allowed: in a list: SIZE:N, SIZE in MiB a power of two or >, N a power of two or 0";
     let table = [
         ("max_split:3", "there is no key \"max_split\"", keys),
-        ("limit_mb", "limit_mb is \"\"", "allowed: key:value, several separated by commas"),
+        ("bad", "there is no key \"bad\"", keys),
+        (":3", "there is no key \"\"", keys),
+        ("limit_mb", "limit_mb has no value", "write limit_mb:value"),
+        ("limit_mb:", "limit_mb has no value", "write limit_mb:value"),
         ("policy:cuda", "policy is \"cuda\"", "allowed: linn or pytorch"),
         ("limit_mb:0", "limit_mb is \"0\"", "allowed: a whole number of MiB from 1"),
         ("max_split_size_mb:2", "max_split_size_mb is \"2\"", "allowed: a whole number of MiB from 20"),
