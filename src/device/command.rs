@@ -2,12 +2,10 @@
 
 use smallvec::SmallVec;
 
+pub(crate) use crate::device::load::PipelineId;
+use crate::device::load::{Load, groups};
 use crate::device::places::PlaceId;
 use crate::memory::Place;
-
-/// A pipeline of the kernel floor's registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PipelineId(pub(crate) u32);
 
 /// A chunk of staging memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +74,15 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// What the submit policy counts.
+    pub(crate) fn load(&self) -> Load {
+        match self {
+            Op::Dispatch { pipeline, grid, .. } => Load { kernel: Some((*pipeline, groups(*grid))), bytes: 0 },
+            Op::Upload { size, .. } | Op::Download { size, .. } => Load { kernel: None, bytes: *size },
+            Op::Move { to, .. } => Load { kernel: None, bytes: to.size },
+        }
+    }
+
     /// Every place the command uses, once per use.
     pub(crate) fn places(&self) -> &[PlaceId] {
         match self {

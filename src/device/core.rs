@@ -11,8 +11,10 @@ use crate::device::command::{ChunkId, Command, Op};
 use crate::device::history::StackTable;
 use crate::device::observers::{MemoryUse, Observers, Shortage};
 use crate::device::places::Places;
+use crate::device::signals::Sleeps;
 use crate::device::staging::Staging;
 use crate::device::waits::Waits;
+use crate::device::wishes::Wishes;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, Ordinal, SegmentId, StreamId};
 use crate::memory::Pool;
@@ -20,9 +22,6 @@ use crate::timeline::{Access, AccessList, Timeline};
 
 /// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
 pub(crate) const MOST_RECORDED: u64 = 16 << 10;
-
-/// Commands between two wishes up to which one flush serves both: a submission costs about as much as a few tiny dispatches.
-const NEAR: u64 = 64;
 
 /// The buffer of a staging chunk.
 pub(crate) type StagingBuffer = Arc<wgpu::Buffer>;
@@ -46,8 +45,8 @@ pub(crate) struct Core {
     pub(crate) staging: Staging<StagingBuffer, oneshot::Sender<()>>,
     /// Reads by chunk: who wants which bytes.
     pub(crate) reads: Vec<PendingRead>,
-    /// Commands that somebody waits for, in the order of asking; see [`Core::want`].
-    pub(crate) wanted: VecDeque<FenceSet>,
+    /// Commands that somebody waits for.
+    pub(crate) wanted: Wishes,
     pub(crate) waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
     /// Buffers that another thread asks the queue to create (GL only).
     pub(crate) orders: Vec<BufferOrder>,
@@ -123,6 +122,12 @@ pub struct Counters {
     pub failures: u64,
 }
 
+impl Sleeps for Core {
+    fn sleeps(&mut self) -> &mut bool {
+        &mut self.queue_sleeps
+    }
+}
+
 impl Core {
     pub(crate) fn new(pool: Pool) -> Core {
         Core {
@@ -137,7 +142,7 @@ impl Core {
             bought: Vec::new(),
             staging: Staging::default(),
             reads: Vec::new(),
-            wanted: VecDeque::new(),
+            wanted: Wishes::default(),
             waiters: Vec::new(),
             orders: Vec::new(),
             late_error: None,
@@ -188,16 +193,9 @@ impl Core {
         any
     }
 
-    /// Somebody waits for these commands: they go to the driver before anything that nobody waits for. Wishes close to the
-    /// one before join it; others keep their turn, so that the first waiter is not held up by all that came later.
+    /// Somebody waits for these commands: they go to the driver before anything that nobody waits for.
     pub(crate) fn want(&mut self, fences: &FenceSet) {
-        let near = |last: &FenceSet| {
-            fences.iter().all(|fence| last.of(fence.stream).is_some_and(|known| fence.number <= known.number + NEAR))
-        };
-        match self.wanted.back_mut().filter(|last| near(last)) {
-            Some(last) => last.merge(fences),
-            None => self.wanted.push_back(fences.clone()),
-        }
+        self.wanted.add(fences);
     }
 
     /// Refuses work on a lost device.

@@ -13,19 +13,23 @@ pub(crate) mod driver;
 pub(crate) mod entered;
 mod failures;
 mod history;
+pub(crate) mod load;
 mod mem_pool;
 mod memory;
 mod observers;
 pub(crate) mod pinned;
 pub(crate) mod places;
+mod signals;
 pub(crate) mod staging;
 mod statistics;
+mod sync;
 mod waits;
+pub(crate) mod wishes;
 
 use std::any::Any;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use adapter::{AdapterInfo, AdapterKind, DeviceOptions, Limits, ParamsVia};
@@ -46,6 +50,7 @@ use adapter::Opened;
 pub(crate) use driver::Gpu;
 use failures::Failures;
 use futures_channel::oneshot;
+use signals::Signals;
 
 /// A device: an adapter that was opened, with its streams, memory and queue. Cloning gives another handle on it.
 ///
@@ -74,10 +79,8 @@ pub(crate) struct Shared {
     pub(crate) options: DeviceOptions,
     pub(crate) on_queue_thread_only: bool,
     core: Mutex<Core>,
-    /// Wakes the queue.
-    pub(crate) work: Condvar,
-    /// Wakes threads that wait for room.
-    pub(crate) room: Condvar,
+    /// Between the queue and those who call.
+    pub(crate) signals: Signals,
     /// State of upper floors.
     attachments: [OnceLock<Box<dyn Any + Send + Sync>>; 4],
     /// Where the queue runs without a thread of its own: makes it take a step.
@@ -147,8 +150,7 @@ impl Shared {
             options,
             on_queue_thread_only,
             core: Mutex::new(Core::new(Pool::new(config))),
-            work: Condvar::new(),
-            room: Condvar::new(),
+            signals: Signals::default(),
             attachments: [const { OnceLock::new() }; 4],
             step: OnceLock::new(),
             recorded_stacks: AtomicU8::new(0),
@@ -182,12 +184,12 @@ impl Shared {
 
     /// Releases the lock and makes the queue look at it.
     pub(crate) fn wake(&self, core: MutexGuard<'_, Core>) {
-        let sleeps = core.queue_sleeps;
-        drop(core);
         match self.step.get() {
-            Some(step) => step(),
-            None if sleeps => self.work.notify_one(),
-            None => {}
+            Some(step) => {
+                drop(core);
+                step();
+            }
+            None => self.signals.wake(core),
         }
     }
 
@@ -204,7 +206,7 @@ impl Shared {
                 if core.queue_thread.is_none() || on_its_own_thread {
                     return;
                 }
-                self.work.notify_all();
+                self.signals.wake(core);
             }
             std::thread::sleep(step);
         }
@@ -218,12 +220,7 @@ impl Shared {
         let mut core = self.lock();
         let released = core.released_ever;
         while (core.forgotten < released || core.drop_copies) && !core.stop {
-            if core.queue_sleeps {
-                self.work.notify_one();
-            }
-            // The bound is a safety net against a missed wake-up.
-            let bound = std::time::Duration::from_millis(50);
-            core = self.room.wait_timeout(core, bound).unwrap_or_else(PoisonError::into_inner).0;
+            core = self.signals.wait(core);
         }
     }
 
@@ -252,7 +249,7 @@ impl Shared {
         // Dropping the senders wakes the waiters; they find `lost`.
         let asked = (std::mem::take(&mut core.orders), core.staging.take_waiters());
         let orphans = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.reads), asked);
-        self.room.notify_all();
+        self.signals.tell();
         self.wake(core);
         drop(orphans);
     }

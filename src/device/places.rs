@@ -89,7 +89,7 @@ impl Places {
 
     /// Names in use.
     #[cfg(test)]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 }

@@ -129,7 +129,7 @@ impl Queue {
         let mut woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
         woken.extend(core.staging.woken());
         drop(discard(core));
-        shared.room.notify_all();
+        shared.signals.tell();
         for waiter in woken {
             let _ = waiter.send(());
         }

@@ -397,7 +397,7 @@ fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses:
     shared.wake(core);
     if flooded {
         let mut core = shared.lock();
-        while core.timeline.backlog() > MOST_RECORDED / 2 && core.lost.is_none() {
+        while core.timeline.backlog() > MOST_RECORDED / 2 && core.lost.is_none() && !core.stop {
             core = wait_for_room(shared, core)?;
         }
     }
@@ -412,12 +412,7 @@ fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Cor
         return Err(Error::Device { fact: "too much is enqueued and a browser's thread cannot wait".into(), help: help.into() });
     }
     let start = web_time::Instant::now();
-    if core.queue_sleeps {
-        shared.work.notify_one();
-    }
-    // The bound is a safety net against a missed wake-up, not a period of polling.
-    let bound = std::time::Duration::from_millis(50);
-    core = shared.room.wait_timeout(core, bound).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+    core = shared.signals.wait(core);
     core.counters.back_pressure_waits += 1;
     let waited = start.elapsed();
     core.counters.back_pressure_nanos += waited.as_nanos() as u64;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -19,11 +19,8 @@ use crate::kernel::pipeline::Registry;
 use crate::stream::batch::Taken;
 use crate::stream::encode::{Encoder, Resolved, Uniform};
 use crate::stream::mail::{Mailbox, discard, waker};
-use crate::stream::policy::{self, Estimates};
+use crate::stream::policy::{self, Estimates, Policy};
 use crate::timeline::SubmissionId;
-
-/// How long one look at the device lasts while work is in flight; new wishes are noticed in between.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What happened in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +52,8 @@ pub(super) struct Queue {
     pub(super) mapping: usize,
     pub(super) estimates: Estimates,
     pub(super) last_completion: web_time::Instant,
+    policy: Policy,
+    started: web_time::Instant,
 }
 
 /// Starts the queue of a device; the returned closure ends it.
@@ -69,6 +68,8 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
         mapping: 0,
         estimates: Estimates::default(),
         last_completion: web_time::Instant::now(),
+        policy: Policy::default(),
+        started: web_time::Instant::now(),
     };
     if cfg!(target_arch = "wasm32") {
         let (weak, queue) = (Arc::downgrade(shared), Mutex::new(queue));
@@ -107,15 +108,13 @@ impl Queue {
         loop {
             match self.step(shared) {
                 Progress::Worked => {}
-                Progress::InFlight => self.poll(shared, LOOK),
+                Progress::InFlight => self.poll(shared, policy::LOOK),
                 Progress::Idle => {
-                    let mut core = shared.lock();
+                    let core = shared.lock();
                     let nothing_asked =
                         core.orders.is_empty() && !core.staging.has_discarded() && core.released.is_empty() && !core.drop_copies;
                     if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
-                        core.queue_sleeps = true;
-                        let mut core = shared.work.wait(core).unwrap_or_else(PoisonError::into_inner);
-                        core.queue_sleeps = false;
+                        shared.signals.sleep(core);
                     }
                 }
                 Progress::Stop => return self.close(shared),
@@ -165,14 +164,19 @@ impl Queue {
             core.drop_copies = false;
             self.count(&mut core);
             drop(core);
-            shared.room.notify_all();
+            shared.signals.tell();
             return Progress::Worked;
         }
         if core.lost.is_some() {
             drop_recordings(&mut core);
         }
         let buffers = self.take_segments(&mut core);
-        let Some(target) = policy::target(&mut core, self.in_flight.len()) else {
+        let target = {
+            let core = &mut *core;
+            let now = self.started.elapsed();
+            self.policy.target(&core.timeline, &mut core.wanted, self.in_flight.len(), now)
+        };
+        let Some(target) = target else {
             let idle = self.in_flight.is_empty() && self.mapping == 0;
             drop(core);
             forget(shared, buffers);
@@ -182,7 +186,7 @@ impl Queue {
         let mut budget = policy::Budget::default();
         let recordings = &core.recordings;
         let batch = core.timeline.plan(&target, |stream, n| {
-            recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, &command.op))
+            recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, command.op.load()))
         });
         let mut taken = Taken::default();
         // First, so that what comes next does not report again what was reported.
@@ -199,7 +203,7 @@ impl Queue {
         }
         let id = core.timeline.handle_submitted(&batch);
         drop(core);
-        shared.room.notify_all();
+        shared.signals.tell();
         forget(shared, buffers);
         self.submit(shared, id, taken);
         Progress::Worked
@@ -331,6 +335,8 @@ impl Queue {
         let staging = std::mem::take(&mut core.staging);
         drop(core);
         drop((waiters, reads, segments, released, bought, staging));
+        // Where a process ends, other threads may still wait for room.
+        shared.signals.tell();
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
     }
 }
@@ -341,7 +347,7 @@ fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
         let count = buffers.len() as u64;
         drop(buffers);
         shared.lock().forgotten += count;
-        shared.room.notify_all();
+        shared.signals.tell();
     }
 }
 

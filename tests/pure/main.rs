@@ -1,5 +1,7 @@
 //! Tests of the floors without a GPU: `cargo test --no-default-features`.
 
+mod chance;
+mod device;
 mod error_text;
 mod field_reports;
 mod floors;
@@ -20,7 +22,13 @@ mod memory_snapshot_moves;
 mod memory_stats;
 mod memory_summary;
 mod memory_vectors;
+mod queue;
 mod replay;
+mod signals;
 mod timeline_foreign;
+mod timeline_order;
 mod timeline_sim;
 mod traces;
+
+// What the pure files of upper floors name from below; see `device`.
+use linn::{ids, memory, timeline};

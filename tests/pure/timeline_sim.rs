@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use linn::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
 use linn::timeline::{Access, AccessList, Flush, SubmissionId, Timeline};
 
+use crate::chance::{Random, shrink};
+
 const SLOTS: usize = 4;
 const EVENTS: usize = 3;
 
@@ -48,25 +50,6 @@ enum Op {
     Complete {
         count: usize,
     },
-}
-
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
-    }
-
-    fn below(&mut self, n: u64) -> usize {
-        (self.next() % n) as usize
-    }
 }
 
 fn program(seed: u64) -> Vec<Op> {
@@ -484,25 +467,6 @@ fn run(program: &[Op]) -> Result<(), String> {
     world.finish().map_err(|text| format!("at the end: {text}"))
 }
 
-/// Leaves out steps as long as the program still fails.
-fn shrink(mut program: Vec<Op>) -> Vec<Op> {
-    let mut chunk = program.len();
-    while chunk > 0 {
-        let mut start = 0;
-        while start < program.len() {
-            let mut less = program.clone();
-            less.drain(start..(start + chunk).min(program.len()));
-            if run(&less).is_err() {
-                program = less;
-            } else {
-                start += chunk;
-            }
-        }
-        chunk /= 2;
-    }
-    program
-}
-
 #[test]
 fn any_plan_computes_what_serial_execution_computes() {
     let long = std::env::var_os("LINN_LONG").is_some_and(|value| value == "1");
@@ -510,7 +474,7 @@ fn any_plan_computes_what_serial_execution_computes() {
     for seed in 1..=programs {
         let program = program(seed);
         if run(&program).is_err() {
-            let program = shrink(program);
+            let program = shrink(program, |steps| run(steps).is_err());
             panic!("seed {seed}: {}\n{program:#?}", run(&program).unwrap_err());
         }
     }
@@ -530,48 +494,4 @@ fn a_missing_order_would_be_noticed() {
     world.streams[0].commands[1].needs.clear();
     world.execute(0).unwrap();
     assert_eq!(world.execute(0).unwrap_err(), "command 2 of stream 0 read something else than serial execution does");
-}
-
-#[test]
-fn a_flush_leaves_unrelated_work_alone() {
-    let mut timeline = Timeline::new();
-    let (main, idle) = (StreamId(0), timeline.new_stream());
-    let (a, b) = (BlockId(0), BlockId(1));
-    timeline.begin_block(a, FenceSet::new());
-    timeline.begin_block(b, FenceSet::new());
-    timeline.enqueue(main, [(b, Access::Write)]);
-    for _ in 0..100 {
-        timeline.enqueue(main, [(a, Access::Write)]);
-    }
-    timeline.enqueue(idle, [(b, Access::Read)]);
-    let target: FenceSet = [Fence { stream: idle, number: 1 }].into_iter().collect();
-    let batch = timeline.plan(&Flush::To(target), |_, _| true);
-    assert_eq!((batch.runs, batch.len), (vec![(main, 1), (idle, 1)], 2));
-    assert_eq!(timeline.stats().order_edges, 1);
-}
-
-#[test]
-fn edges_are_named_once_and_never_within_a_stream() {
-    let mut timeline = Timeline::new();
-    let (main, side) = (StreamId(0), timeline.new_stream());
-    let blocks: Vec<BlockId> = (0..3).map(BlockId).collect();
-    blocks.iter().for_each(|block| timeline.begin_block(*block, FenceSet::new()));
-    for block in &blocks {
-        timeline.enqueue(main, [(*block, Access::Write)]);
-        timeline.enqueue(main, [(*block, Access::Read), (blocks[0], Access::Write)]);
-    }
-    assert_eq!(timeline.stats().order_edges, 0);
-    // Three blocks, one other stream: one edge, to the latest of the three.
-    timeline.enqueue(side, blocks.iter().map(|block| (*block, Access::Read)));
-    assert_eq!(timeline.stats().order_edges, 1);
-    timeline.enqueue(side, [(blocks[1], Access::Write)]);
-    assert_eq!(timeline.stats().order_edges, 1, "known already");
-    timeline.enqueue(main, [(blocks[2], Access::Read)]);
-    assert_eq!(timeline.stats().order_edges, 1, "readers do not order each other");
-    timeline.enqueue(main, [(blocks[2], Access::Write)]);
-    assert_eq!(timeline.stats().order_edges, 2, "the reader on the other stream");
-    let batch = timeline.plan(&Flush::Everything, |_, _| true);
-    timeline.handle_submitted(&batch);
-    timeline.enqueue(side, [(blocks[2], Access::Write)]);
-    assert_eq!(timeline.stats().order_edges, 2, "what is submitted needs no edge");
 }

@@ -1,0 +1,342 @@
+//! The submit policy, rule by rule, and on a simulated clock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use linn::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
+use linn::timeline::{Access, Flush, Timeline};
+
+use super::policy::{
+    BATCH, Budget, Estimates, FIRST_GUESS, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_WORK, PATIENCE, Policy,
+};
+use crate::chance::Random;
+use crate::device::load::{Load, PipelineId};
+use crate::device::wishes::Wishes;
+
+const MAIN: StreamId = StreamId::DEFAULT;
+
+fn dispatch(pipeline: u32, groups: u64) -> Load {
+    Load { kernel: Some((PipelineId(pipeline), groups)), bytes: 0 }
+}
+
+fn copy(bytes: u64) -> Load {
+    Load { kernel: None, bytes }
+}
+
+/// How many commands one submission takes.
+fn admitted(estimates: &Estimates, load: Load) -> usize {
+    let mut budget = Budget::default();
+    (0..5000).take_while(|_| budget.admit(estimates, load)).count()
+}
+
+/// A timeline with so many commands on the default stream, and nothing else to decide by.
+#[derive(Default)]
+struct Case {
+    timeline: Timeline,
+    wishes: Wishes,
+    policy: Policy,
+    now: Duration,
+}
+
+impl Case {
+    fn with(commands: u64) -> Case {
+        let mut case = Case::default();
+        case.enqueue(MAIN, commands);
+        case
+    }
+
+    fn enqueue(&mut self, stream: StreamId, commands: u64) {
+        (0..commands).for_each(|_| {
+            self.timeline.enqueue(stream, []);
+        });
+    }
+
+    fn want(&mut self, stream: StreamId, number: u64) {
+        self.wishes.add(&[Fence { stream, number }].into_iter().collect());
+    }
+
+    fn target(&mut self, in_flight: usize) -> Option<Flush> {
+        self.policy.target(&self.timeline, &mut self.wishes, in_flight, self.now)
+    }
+
+    /// Takes what the policy names, unbounded: (stream, commands) in encoding order.
+    fn submit(&mut self, in_flight: usize) -> Vec<(u32, usize)> {
+        let Some(flush) = self.target(in_flight) else { return Vec::new() };
+        let batch = self.timeline.plan(&flush, |_, _| true);
+        self.timeline.handle_submitted(&batch);
+        batch.runs.iter().map(|(stream, count)| (stream.0, *count)).collect()
+    }
+}
+
+#[test]
+fn an_idle_device_gets_the_first_command_at_once() {
+    assert_eq!(Case::with(0).submit(0), []);
+    assert_eq!(Case::with(1).submit(0), [(0, 1)]);
+}
+
+#[test]
+fn a_busy_device_gets_a_batch_when_it_is_worth_it_or_was_left_long_enough() {
+    assert_eq!(Case::with(BATCH).submit(1), [(0, BATCH as usize)]);
+    let mut case = Case::with(BATCH - 1);
+    assert_eq!(case.submit(1), []);
+    case.now += PATIENCE - Duration::from_micros(1);
+    assert_eq!(case.submit(1), []);
+    case.now += Duration::from_micros(1);
+    assert_eq!(case.submit(1), [(0, BATCH as usize - 1)]);
+    // What comes after that begins to wait anew.
+    case.enqueue(MAIN, 1);
+    assert_eq!(case.submit(1), []);
+    case.now += PATIENCE;
+    assert_eq!(case.submit(1), [(0, 1)]);
+    // An empty backlog is not a backlog that is left.
+    assert_eq!(case.submit(1), []);
+    case.now += PATIENCE;
+    case.enqueue(MAIN, 1);
+    assert_eq!(case.submit(1), []);
+}
+
+#[test]
+fn a_driver_that_has_its_fill_gets_nothing() {
+    let mut case = Case::with(1000);
+    let urgent = case.timeline.new_stream_with_priority(-3);
+    case.enqueue(urgent, 1);
+    case.want(MAIN, 1000);
+    assert_eq!(case.submit(MOST_IN_FLIGHT), []);
+    case.now += Duration::from_secs(10);
+    assert_eq!(case.submit(MOST_IN_FLIGHT), []);
+    assert_eq!(case.submit(MOST_IN_FLIGHT - 1), [(urgent.0, 1)]);
+}
+
+#[test]
+fn the_first_wish_goes_first_and_near_ones_join() {
+    let mut case = Case::with(1000);
+    [100, 140, 500].iter().for_each(|number| case.want(MAIN, *number));
+    let taken: Vec<usize> = (0..3).map(|_| case.submit(0)[0].1).collect();
+    assert_eq!(taken, [140, 360, 500]);
+    assert_eq!(case.submit(0), []);
+}
+
+#[test]
+fn a_flush_takes_its_stream_and_what_that_depends_on() {
+    let mut case = Case::default();
+    let (side, idle) = (case.timeline.new_stream(), case.timeline.new_stream());
+    case.timeline.begin_block(BlockId(0), FenceSet::new());
+    case.timeline.enqueue(MAIN, [(BlockId(0), Access::Write)]);
+    case.enqueue(MAIN, 10);
+    case.enqueue(idle, 10);
+    case.timeline.enqueue(side, [(BlockId(0), Access::Read)]);
+    case.want(side, 1);
+    assert_eq!(case.submit(1), [(0, 1), (side.0, 1)]);
+    assert_eq!(case.submit(1), [], "the rest is not worth a submission yet");
+}
+
+#[test]
+fn urgent_streams_go_first_with_what_they_need() {
+    let mut case = Case::default();
+    let urgent = case.timeline.new_stream_with_priority(-1);
+    case.timeline.begin_block(BlockId(0), FenceSet::new());
+    for number in 0..1000 {
+        case.timeline.enqueue(MAIN, (number == 9).then_some((BlockId(0), Access::Write)));
+    }
+    case.want(MAIN, 700);
+    case.enqueue(urgent, 1);
+    assert_eq!(case.submit(1), [(urgent.0, 1)], "at once, before what somebody waits for");
+    case.timeline.enqueue(urgent, [(BlockId(0), Access::Read)]);
+    assert_eq!(case.submit(1), [(0, 10), (urgent.0, 1)]);
+    assert_eq!(case.submit(0), [(0, 690)]);
+    assert_eq!(case.submit(0), [(0, 300)]);
+}
+
+#[test]
+fn streams_go_in_the_order_of_their_priorities() {
+    let mut case = Case::with(1);
+    let streams = [0, -2, -3, -1, -3].map(|priority| case.timeline.new_stream_with_priority(priority));
+    streams.iter().rev().for_each(|stream| case.enqueue(*stream, 2));
+    let id = |index: usize| streams[index].0;
+    assert_eq!(case.submit(1), [(id(4), 2), (id(2), 2)], "both of the most urgent, as they were enqueued");
+    assert_eq!(case.submit(1), [(id(1), 2)]);
+    assert_eq!(case.submit(1), [(id(3), 2)]);
+    // The last have the same priority: that is nobody's hurry.
+    assert_eq!(case.submit(1), []);
+    assert_eq!(case.submit(0), [(0, 1), (id(0), 2)]);
+}
+
+#[test]
+fn a_submission_is_bounded_by_commands() {
+    assert_eq!(admitted(&Estimates::default(), dispatch(0, 1)), MOST_COMMANDS);
+}
+
+#[test]
+fn a_submission_is_bounded_by_estimated_work_and_the_estimate_follows_the_device() {
+    let mut estimates = Estimates::default();
+    let most = MOST_WORK.as_nanos() as f64;
+    assert_eq!(admitted(&estimates, dispatch(7, 100)), (most / (FIRST_GUESS * 100.0)) as usize);
+    // Measured: 10 ms for each dispatch of 100 workgroups. Up at once.
+    estimates.learn(&[(PipelineId(7), 100)], Duration::from_millis(10));
+    estimates.learn(&[(PipelineId(7), 100)], Duration::from_millis(10));
+    assert!((9..=10).contains(&admitted(&estimates, dispatch(7, 100))));
+    // Down half way on a logarithmic scale: 100 times as fast is at first believed to be 10 times.
+    estimates.learn(&[(PipelineId(7), 100)], Duration::from_micros(100));
+    assert!((95..=101).contains(&admitted(&estimates, dispatch(7, 100))));
+    // Other kernels keep the first guess, and work that nothing is known of teaches nothing.
+    assert_eq!(admitted(&estimates, dispatch(6, 100)), (most / (FIRST_GUESS * 100.0)) as usize);
+    estimates.learn(&[], Duration::from_secs(1));
+    assert!((95..=101).contains(&admitted(&estimates, dispatch(7, 100))));
+}
+
+#[test]
+fn a_submission_is_bounded_by_bytes() {
+    let (estimates, mut budget) = (Estimates::default(), Budget::default());
+    assert!(budget.admit(&estimates, copy(MOST_BYTES - 4)));
+    assert!(!budget.admit(&estimates, copy(8)));
+    assert!(budget.admit(&estimates, copy(4)));
+}
+
+/// Host, queue and device on a clock of microseconds: the queue looks when it is woken while it sleeps, else every [`LOOK`].
+#[derive(Default)]
+struct Clocked {
+    case: Case,
+    estimates: Estimates,
+    /// Recorded commands: when they were enqueued, and what they are.
+    recorded: VecDeque<(u64, Load)>,
+    /// When each submission in flight is done, what it is, and its length.
+    in_flight: VecDeque<(u64, linn::timeline::SubmissionId, Vec<(PipelineId, u64)>, u64)>,
+    /// Until when the driver had its fill, in sum, so that waits for it can be left out.
+    full: u64,
+    submissions: Vec<Submitted>,
+    /// Per command: the time it was left while the driver had room.
+    left: Vec<u64>,
+    /// What `full` was when each recorded command was enqueued.
+    full_then: VecDeque<u64>,
+}
+
+struct Submitted {
+    commands: usize,
+    micros: u64,
+}
+
+impl Clocked {
+    /// `cost` is what the device really takes for a command, in microseconds.
+    fn look(&mut self, now: u64, cost: &dyn Fn(Load) -> u64) {
+        while self.in_flight.front().is_some_and(|first| first.0 <= now) {
+            let Some((_, id, work, micros)) = self.in_flight.pop_front() else { return };
+            self.estimates.learn(&work, Duration::from_micros(micros));
+            self.case.timeline.handle_completed(id);
+        }
+        self.case.now = Duration::from_micros(now);
+        while let Some(flush) = self.case.target(self.in_flight.len()) {
+            let mut budget = Budget::default();
+            let batch = self.case.timeline.plan(&flush, |_, n| budget.admit(&self.estimates, self.recorded[n].1));
+            let id = self.case.timeline.handle_submitted(&batch);
+            let (mut micros, mut work) = (30, Vec::<(PipelineId, u64)>::new());
+            for (enqueued, load) in self.recorded.drain(..batch.len) {
+                micros += cost(load);
+                let kernel = load.kernel.into_iter();
+                kernel.for_each(|(pipeline, groups)| match work.iter_mut().find(|(known, _)| *known == pipeline) {
+                    Some((_, sum)) => *sum += groups,
+                    None => work.push((pipeline, groups)),
+                });
+                let full = self.full - self.full_then.pop_front().unwrap_or(0);
+                self.left.push((now - enqueued).saturating_sub(full));
+            }
+            let start = self.in_flight.back().map_or(now, |last| last.0.max(now));
+            self.in_flight.push_back((start + micros, id, work, micros));
+            self.submissions.push(Submitted { commands: batch.len, micros });
+        }
+    }
+
+    /// The host enqueues `commands` one after the other, each so many microseconds after the one before.
+    fn run(commands: impl Iterator<Item = (u64, Load)>, cost: &dyn Fn(Load) -> u64) -> Clocked {
+        let mut clocked = Clocked::default();
+        let (mut now, mut next_look) = (0, 0);
+        // The queue's looks up to a moment; asleep it looks at nothing.
+        let looks = |clocked: &mut Clocked, now: &mut u64, next_look: &mut u64, until: u64| {
+            while !clocked.in_flight.is_empty() && *now < until {
+                // A look ends when the oldest submission is done.
+                let done = clocked.in_flight.front().map_or(u64::MAX, |first| first.0);
+                let to = until.min(*next_look).min(done.max(*now + 1));
+                if clocked.in_flight.len() >= MOST_IN_FLIGHT {
+                    clocked.full += to - *now;
+                }
+                *now = to;
+                if *now == *next_look || *now >= done {
+                    *next_look = *now + LOOK.as_micros() as u64;
+                    clocked.look(*now, cost);
+                }
+            }
+            *now = until.min(u64::MAX - 1).max(*now);
+        };
+        for (after, load) in commands {
+            let until = now + after;
+            looks(&mut clocked, &mut now, &mut next_look, until);
+            clocked.case.enqueue(MAIN, 1);
+            clocked.recorded.push_back((now, load));
+            clocked.full_then.push_back(clocked.full);
+            if clocked.in_flight.is_empty() {
+                clocked.look(now, cost);
+                next_look = now + LOOK.as_micros() as u64;
+            }
+        }
+        let until = now + 1_000_000_000;
+        looks(&mut clocked, &mut now, &mut next_look, until);
+        assert!(clocked.recorded.is_empty() && clocked.case.timeline.is_idle(), "all is done at the end, and nobody called");
+        clocked
+    }
+}
+
+#[test]
+fn batches_grow_with_the_backlog() {
+    // A host that is 20 times as fast as the device.
+    let clocked = Clocked::run((0..20_000).map(|_| (1, dispatch(0, 1))), &|_| 20);
+    let sizes: Vec<usize> = clocked.submissions.iter().map(|submitted| submitted.commands).collect();
+    assert_eq!(sizes[0], 1, "at once");
+    let largest: Vec<usize> =
+        sizes.iter().scan(0, |most, size| Some(std::mem::replace(most, (*most).max(*size)).max(*size))).collect();
+    let steps = largest.windows(2).take(8).filter(|pair| pair[1] > pair[0]).count();
+    assert!(steps >= 2 && *sizes.iter().max().unwrap() >= 512, "{sizes:?}");
+    assert!(sizes.len() <= 20_000 / BATCH as usize, "{} submissions", sizes.len());
+    // A host that is slower than the device: every command is worth a submission.
+    let slow = Clocked::run((0..100).map(|_| (200, dispatch(0, 1))), &|_| 20);
+    assert_eq!(slow.submissions.len(), 100);
+}
+
+#[test]
+fn what_is_enqueued_reaches_the_driver_within_10_ms_without_any_call() {
+    let most = (1..=300).map(|seed| {
+        let mut random = Random::new(seed);
+        // Pauses and costs of very different sizes; the device is often busy for long.
+        let pause = [1, 10, 300, 20_000][random.below(4)];
+        let cost = [1, 50, 3_000, 80_000][random.below(4)];
+        let commands: Vec<(u64, Load)> = (0..200).map(|_| (random.below(pause + 1) as u64, dispatch(0, 1))).collect();
+        let clocked = Clocked::run(commands.into_iter(), &|_| cost);
+        clocked.left.into_iter().max().unwrap_or(0)
+    });
+    let most = Duration::from_micros(most.max().unwrap());
+    assert!(most >= PATIENCE, "{most:?}: the rule was never needed");
+    assert!(most <= Duration::from_millis(10), "{most:?}");
+}
+
+#[test]
+fn once_measured_no_submission_takes_longer_than_its_bound() {
+    for seed in 1..=100 {
+        let mut random = Random::new(seed);
+        let micros: Vec<u64> = (0..4).map(|_| [1, 20, 500, 30_000][random.below(4)]).collect();
+        let commands: Vec<(u64, Load)> =
+            (0..3000).map(|_| (1, dispatch(random.below(4) as u32, 1 + random.below(3) as u64))).collect();
+        let cost = |load: Load| load.kernel.map_or(0, |(pipeline, groups)| micros[pipeline.0 as usize] * groups);
+        let clocked = Clocked::run(commands.into_iter(), &cost);
+        // The first guess may be far off; a few submissions correct it. Kernels that share a submission are scaled together.
+        let settled = clocked.submissions.iter().skip(16).filter(|submitted| submitted.commands > 1);
+        let longest = settled.map(|submitted| submitted.micros).max().unwrap_or(0);
+        // Drivers end submissions of a few seconds. Costs that differ by a factor of 30,000 in one submission are estimated worse
+        // than those of one kind of kernel.
+        assert!(longest <= 10 * MOST_WORK.as_micros() as u64, "seed {seed}: {longest} us, costs {micros:?}");
+    }
+}
+
+#[test]
+fn a_command_that_exceeds_every_bound_goes_alone() {
+    let huge = Clocked::run((0..5).map(|_| (1, dispatch(0, 1 << 30))), &|_| 1000);
+    assert!(huge.submissions.iter().all(|submitted| submitted.commands == 1) && huge.submissions.len() == 5);
+    assert_eq!(huge.case.timeline.completed(MAIN), 5);
+}
