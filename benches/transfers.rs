@@ -98,7 +98,7 @@ fn large(device: &Device) -> linn::Result<()> {
             device.synchronize()?;
             Ok(last)
         };
-        check(&run(200, &mut pinned)?, &sources[199 % sources.len()]);
+        check(&run(2000, &mut pinned)?, &sources[1999 % sources.len()]);
         let (before, waits) = (resident(), device.stats().queue);
         let start = Instant::now();
         let last = run(COUNT, &mut pinned)?;
@@ -221,11 +221,11 @@ fn busy(device: &Device) -> linn::Result<()> {
 
 /// How much of the preparation a loader hides: (preparation + device time - wall time) / preparation.
 fn overlap(device: &Device) -> linn::Result<()> {
-    const ITEMS: u64 = 60;
+    const ITEMS: u64 = 200;
     let w = Tensor::from_slice(device, &[256, 256], &vec![0.01f32; 256 * 256])?;
     let work = |x: &Tensor| -> linn::Result<Tensor> {
         let mut y = x.clone();
-        for _ in 0..8 {
+        for _ in 0..2 {
             y = y.matmul(&w)?;
         }
         y.sum_all()
@@ -249,13 +249,10 @@ fn overlap(device: &Device) -> linn::Result<()> {
         options.num_workers = workers;
         let produce = move |i| if waits { waited(i) } else { computed(i) };
         let start = Instant::now();
-        let mut sums = Vec::new();
-        for item in DataLoader::new(device, 0..ITEMS, options, produce)? {
-            sums.push(work(&item?[0])?);
-        }
-        device.synchronize()?;
-        let wall = start.elapsed();
-        Ok((wall, sums.iter().map(Tensor::item::<f32>).collect::<Result<_, _>>()?))
+        let loader = DataLoader::new(device, 0..ITEMS, options, produce)?;
+        // Each result is looked at, as a training loop looks at its loss: the host does not run ahead.
+        let sums = loader.map(|item| work(&item?[0])?.item::<f32>()).collect::<Result<_, _>>()?;
+        Ok((start.elapsed(), sums))
     };
     // The device alone, on data that is there.
     let inputs: Vec<Tensor> =
@@ -263,9 +260,8 @@ fn overlap(device: &Device) -> linn::Result<()> {
     let alone = || -> linn::Result<(Duration, Vec<f32>)> {
         device.synchronize()?;
         let start = Instant::now();
-        let sums: Vec<Tensor> = inputs.iter().map(&work).collect::<Result<_, _>>()?;
-        device.synchronize()?;
-        Ok((start.elapsed(), sums.iter().map(Tensor::item::<f32>).collect::<Result<_, _>>()?))
+        let sums = inputs.iter().map(|x| work(x)?.item::<f32>()).collect::<Result<_, _>>()?;
+        Ok((start.elapsed(), sums))
     };
     let expected = alone()?.1;
     eprintln!("\n{ITEMS} items: preparation ms | device alone ms | wall ms without workers | with one | preparation hidden");

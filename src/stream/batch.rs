@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::device::command::{ChunkId, Op, PipelineId};
 use crate::device::core::Core;
+use crate::ids::SegmentId;
 use crate::stream::encode::Resolved;
 use crate::stream::policy;
 
@@ -39,7 +40,7 @@ impl Taken {
             Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
                 if let (Some(buffer), Some((segment, offset, _))) = (self.chunk(core, chunk), range(core, dst)) {
                     let offset = offset + dst_offset;
-                    self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
+                    self.upload(buffer, chunk_offset, segment, offset, size);
                 }
                 core.places.release(dst);
             }
@@ -61,6 +62,19 @@ impl Taken {
                 core.places.release(src);
             }
         }
+    }
+
+    /// Small uploads one after the other lie side by side in their chunk, and often in their segment: then one copy does.
+    fn upload(&mut self, chunk: Arc<wgpu::Buffer>, chunk_offset: u64, segment: SegmentId, offset: u64, size: u64) {
+        if let Some(Resolved::Upload { chunk: known, chunk_offset: from, segment: to, offset: at, size: so_far }) =
+            self.commands.last_mut()
+            && (&*known, *from + *so_far) == (&chunk, chunk_offset)
+            && (*to, *at + *so_far) == (segment, offset)
+        {
+            *so_far += size;
+            return;
+        }
+        self.commands.push(Resolved::Upload { chunk, chunk_offset, segment, offset, size });
     }
 
     fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Option<Arc<wgpu::Buffer>> {

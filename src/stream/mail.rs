@@ -129,6 +129,8 @@ impl Queue {
         let mut woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
         woken.extend(core.staging.woken());
         drop(discard(core));
+        // Before the answers: whoever reads is then the last to hold a chunk, and has given it back when it says so.
+        drop(chunks);
         shared.signals.tell();
         for waiter in woken {
             let _ = waiter.send(());

@@ -50,8 +50,8 @@ fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Dura
     if let Some(point) = timeline.urgent() {
         return Some(Flush::To(point));
     }
-    if let Some(first) = wishes.first(timeline) {
-        return Some(Flush::To(first.clone()));
+    if let Some(next) = wishes.next(timeline) {
+        return Some(Flush::To(next));
     }
     let worth = if in_flight == 0 || left >= PATIENCE { 1 } else { BATCH };
     (timeline.backlog() >= worth).then_some(Flush::Everything)

@@ -117,6 +117,32 @@ fn the_first_wish_goes_first_and_near_ones_join() {
 }
 
 #[test]
+fn a_wish_of_many_submissions_takes_turns_with_those_of_other_streams() {
+    let mut case = Case::with(1000);
+    let (side, idle) = (case.timeline.new_stream(), case.timeline.new_stream());
+    case.enqueue(side, 150);
+    case.enqueue(idle, 1);
+    // 100 commands at a time.
+    let submit = |case: &mut Case| {
+        let flush = case.target(0).unwrap();
+        let mut count = 0;
+        let batch = case.timeline.plan(&flush, |_, _| {
+            count += 1;
+            count <= 100
+        });
+        case.timeline.handle_submitted(&batch);
+        batch.runs[0]
+    };
+    // The second on the first stream does not go ahead of the first.
+    [(MAIN, 250), (MAIN, 1000), (side, 150)].into_iter().for_each(|(stream, number)| case.want(stream, number));
+    assert_eq!(submit(&mut case), (MAIN, 100));
+    case.want(idle, 1);
+    assert_eq!(submit(&mut case), (side, 100));
+    let order: Vec<_> = (0..5).map(|_| submit(&mut case)).collect();
+    assert_eq!(order, [(MAIN, 100), (idle, 1), (side, 50), (MAIN, 50), (MAIN, 100)]);
+}
+
+#[test]
 fn a_flush_takes_its_stream_and_what_that_depends_on() {
     let mut case = Case::default();
     let (side, idle) = (case.timeline.new_stream(), case.timeline.new_stream());
