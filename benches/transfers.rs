@@ -166,13 +166,15 @@ fn read(device: &Device) -> linn::Result<()> {
         start.elapsed()
     };
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let submissions = device.stats().timeline.submissions;
     for _ in 0..2000 {
         ours.push(timed(&|| drop(linn_read())));
         theirs.push(timed(&|| {
             bare_read();
         }));
     }
-    eprintln!("\n4 bytes after one small op, us: median | p90 | x bare");
+    let each = (device.stats().timeline.submissions - submissions) as f64 / 2000.0;
+    eprintln!("\n4 bytes after one small op ({each:.2} submissions a read), us: median | p90 | x bare");
     let base = quantile(&mut theirs, 0.5).as_secs_f64();
     for (name, times) in [("linn", &mut ours), ("bare", &mut theirs)] {
         let [median, p90] = [0.5, 0.9].map(|at| quantile(times, at).as_secs_f64() * 1e6);
