@@ -26,6 +26,10 @@ pub(crate) const MOST_RECORDED: u64 = 16 << 10;
 /// The buffer of a staging chunk.
 pub(crate) type StagingBuffer = Arc<wgpu::Buffer>;
 
+/// Bytes, and commands, of uploads alone that are worth a submission.
+const LIGHT_BYTES: u64 = 1 << 20;
+const LIGHT_COMMANDS: u64 = 512;
+
 /// The state of a device.
 pub(crate) struct Core {
     pub(crate) timeline: Timeline,
@@ -64,6 +68,10 @@ pub(crate) struct Core {
     pub(crate) queue_thread: Option<std::thread::ThreadId>,
     /// The queue thread sleeps until it is woken.
     pub(crate) queue_sleeps: bool,
+    /// It sleeps for a moment only, because small uploads are recorded.
+    pub(crate) naps: bool,
+    /// Recorded commands that are no uploads, and the bytes of those that are.
+    pub(crate) recorded: (u64, u64),
     pub(crate) counters: Counters,
     pub(crate) waits: Waits,
     pub(crate) stacks: StackTable,
@@ -153,6 +161,8 @@ impl Core {
             stop: false,
             queue_thread: None,
             queue_sleeps: false,
+            naps: false,
+            recorded: (0, 0),
             counters: Counters::default(),
             waits: Waits::default(),
             stacks: StackTable::default(),
@@ -168,6 +178,10 @@ impl Core {
         let index = stream.0 as usize;
         if self.recordings.len() <= index {
             self.recordings.resize_with(index + 1, VecDeque::new);
+        }
+        match command.op {
+            Op::Upload { size, .. } => self.recorded.1 += size,
+            _ => self.recorded.0 += 1,
         }
         self.recordings[index].push_back(command);
         self.timeline.enqueue(stream, accesses.iter())
@@ -196,6 +210,22 @@ impl Core {
     /// Somebody waits for these commands: they go to the driver before anything that nobody waits for.
     pub(crate) fn want(&mut self, fences: &FenceSet) {
         self.wanted.add(fences);
+    }
+
+    /// The queue takes the next command of `stream`.
+    pub(crate) fn take_recorded(&mut self, stream: StreamId) -> Option<Command> {
+        let command = self.recordings.get_mut(stream.0 as usize)?.pop_front()?;
+        match command.op {
+            Op::Upload { size, .. } => self.recorded.1 -= size,
+            _ => self.recorded.0 -= 1,
+        }
+        Some(command)
+    }
+
+    /// Nothing but small uploads is recorded: nobody can see them before another command or a call that waits.
+    pub(crate) fn is_light(&self) -> bool {
+        let (others, bytes) = self.recorded;
+        others == 0 && bytes < LIGHT_BYTES && self.timeline.backlog() < LIGHT_COMMANDS
     }
 
     /// Refuses work on a lost device.

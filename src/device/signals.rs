@@ -41,6 +41,13 @@ impl Signals {
         *state.sleeps() = false;
     }
 
+    /// [`Signals::sleep`], for so long at most.
+    pub(crate) fn nap<T: Sleeps>(&self, mut state: MutexGuard<'_, T>, most: Duration) {
+        *state.sleeps() = true;
+        let mut state = self.work.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner).0;
+        *state.sleeps() = false;
+    }
+
     /// The state has changed in a way that callers wait for.
     pub(crate) fn tell(&self) {
         self.room.notify_all();

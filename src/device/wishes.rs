@@ -24,6 +24,11 @@ impl Wishes {
         }
     }
 
+    /// True when nobody waits; some may have what they waited for and be counted still.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The next in turn that is not submitted yet. One that takes several submissions takes turns with those of other streams:
     /// a read on an idle stream is not held up by a second of work that somebody else waits for. On one stream the order of
     /// asking stays.

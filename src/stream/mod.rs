@@ -394,7 +394,12 @@ fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses:
     core.enqueue(current_id(device), accesses, command);
     let flooded = core.timeline.backlog() > MOST_RECORDED;
     let shared = device.shared();
-    shared.wake(core);
+    if core.is_light() && core.naps {
+        // It looks by itself soon.
+        drop(core);
+    } else {
+        shared.wake(core);
+    }
     if flooded {
         let mut core = shared.lock();
         while core.timeline.backlog() > MOST_RECORDED / 2 && core.lost.is_none() && !core.stop {

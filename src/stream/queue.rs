@@ -110,11 +110,16 @@ impl Queue {
                 Progress::Worked => {}
                 Progress::InFlight => self.poll(shared, policy::LOOK),
                 Progress::Idle => {
-                    let core = shared.lock();
+                    let mut core = shared.lock();
                     let nothing_asked =
                         core.orders.is_empty() && !core.staging.has_discarded() && core.released.is_empty() && !core.drop_copies;
-                    if !core.stop && nothing_asked && core.timeline.backlog() == 0 {
+                    let goes_on = core.stop || !nothing_asked;
+                    if !goes_on && core.timeline.backlog() == 0 {
                         shared.signals.sleep(core);
+                    } else if !goes_on && core.is_light() && core.wanted.is_empty() {
+                        core.naps = true;
+                        shared.signals.nap(core, policy::LIGHT_PATIENCE);
+                        shared.lock().naps = false;
                     }
                 }
                 Progress::Stop => return self.close(shared),
@@ -174,6 +179,8 @@ impl Queue {
         let target = {
             let core = &mut *core;
             let now = self.started.elapsed();
+            // (In browsers nothing would look again later.)
+            self.policy.light = cfg!(not(target_arch = "wasm32")) && core.is_light();
             self.policy.target(&core.timeline, &mut core.wanted, self.in_flight.len(), now)
         };
         let Some(target) = target else {
@@ -195,7 +202,7 @@ impl Queue {
         }
         for (stream, count) in &batch.runs {
             for _ in 0..*count {
-                if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
+                if let Some(command) = core.take_recorded(*stream) {
                     taken.first_label.get_or_insert(command.label);
                     taken.resolve(&mut core, command.op);
                 }
@@ -353,6 +360,7 @@ fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
 
 /// Recorded commands will never run: nobody can see their results.
 fn drop_recordings(core: &mut Core) {
+    core.recorded = (0, 0);
     let recordings = std::mem::take(&mut core.recordings);
     for command in recordings.into_iter().flatten() {
         command.op.places().iter().for_each(|place| core.places.release(*place));

@@ -7,7 +7,8 @@ use linn::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
 use linn::timeline::{Access, Flush, Timeline};
 
 use super::policy::{
-    BATCH, Budget, Estimates, FIRST_GUESS, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_WORK, PATIENCE, Policy,
+    BATCH, Budget, Estimates, FIRST_GUESS, LIGHT_PATIENCE, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_WORK, PATIENCE,
+    Policy,
 };
 use crate::chance::Random;
 use crate::device::load::{Load, PipelineId};
@@ -93,6 +94,27 @@ fn a_busy_device_gets_a_batch_when_it_is_worth_it_or_was_left_long_enough() {
     case.now += PATIENCE;
     case.enqueue(MAIN, 1);
     assert_eq!(case.submit(1), []);
+}
+
+#[test]
+fn small_uploads_alone_are_left_for_a_moment() {
+    for in_flight in [0, 1] {
+        let mut case = Case::with(BATCH);
+        case.policy.light = true;
+        assert_eq!(case.submit(in_flight), []);
+        case.now += LIGHT_PATIENCE - Duration::from_micros(1);
+        assert_eq!(case.submit(in_flight), []);
+        case.now += Duration::from_micros(1);
+        assert_eq!(case.submit(in_flight), [(0, BATCH as usize)]);
+        // Not where somebody waits, nor where something else was enqueued.
+        case.enqueue(MAIN, BATCH);
+        assert_eq!(case.submit(in_flight), []);
+        case.want(MAIN, BATCH + 1);
+        assert_eq!(case.submit(in_flight), [(0, 1)]);
+        case.policy.light = false;
+        case.enqueue(MAIN, 1);
+        assert_eq!(case.submit(in_flight), [(0, BATCH as usize)]);
+    }
 }
 
 #[test]
