@@ -394,7 +394,7 @@ fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses:
     core.enqueue(current_id(device), accesses, command);
     let flooded = core.timeline.backlog() > MOST_RECORDED;
     let shared = device.shared();
-    if core.is_light() && core.naps {
+    if core.naps && core.is_light() {
         // It looks by itself soon.
         drop(core);
     } else {

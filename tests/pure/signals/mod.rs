@@ -7,6 +7,7 @@ mod model;
 #[allow(dead_code, unused_imports)]
 #[path = "../../../src/stream/policy.rs"]
 mod policy;
+#[allow(dead_code)]
 #[path = "../../../src/device/signals.rs"]
 mod signals;
 mod sync;
