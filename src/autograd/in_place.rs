@@ -9,6 +9,7 @@ use super::record::node;
 use super::rules;
 use crate::error::{Error, Result};
 use crate::ops;
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 impl Tensor {
@@ -82,6 +83,7 @@ impl Tensor {
     }
 
     /// Runs `work`, which changes this tensor, and gives it the new history where recording wants one.
+    #[track_caller]
     fn change(
         &self,
         op: &'static str,
@@ -90,6 +92,7 @@ impl Tensor {
         work: impl FnOnce() -> Result<()>,
         rule: impl Fn(&Backward<'_>) -> Result<Grads> + Send + Sync + 'static,
     ) -> Result<()> {
+        let _origin = Origin::enter();
         if !is_grad_enabled() {
             return work();
         }

@@ -28,6 +28,9 @@ pub struct DeviceOptions {
     /// Calls that the driver does, and how many it refuses then, from the opening on; for tests.
     #[doc(hidden)]
     pub refuse_driver_calls: (u64, u64),
+    /// Open the adapter as one that cannot tell the time; for tests.
+    #[doc(hidden)]
+    pub without_timestamps: bool,
 }
 
 /// How kernel parameters travel to the device.
@@ -117,7 +120,7 @@ pub(crate) async fn open(options: &DeviceOptions) -> Result<Opened> {
             if let Some(warning) = wanted.warning(&info) {
                 log::warn!("{warning}");
             }
-            return open_adapter(adapter, info).await;
+            return open_adapter(adapter, info, options).await;
         }
         found.extend(infos);
         unable.extend(others.into_iter().map(|(info, _)| info));
@@ -192,9 +195,10 @@ fn has_compute(adapter: &wgpu::Adapter) -> bool {
     adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
 }
 
-/// Features that kernels use where they exist.
-fn features() -> wgpu::Features {
-    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP
+/// Features that are used where they exist: by kernels, and by timed events.
+fn features(options: &DeviceOptions) -> wgpu::Features {
+    let time = if options.without_timestamps { wgpu::Features::empty() } else { wgpu::Features::TIMESTAMP_QUERY };
+    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP | time
 }
 
 /// Driver blocks of a few MiB, so that what we reserve is what the driver holds.
@@ -202,8 +206,8 @@ fn memory_hints() -> wgpu::MemoryHints {
     wgpu::MemoryHints::Manual { suballocated_device_memory_block_size: (4 << 20)..(8 << 20) }
 }
 
-async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo) -> Result<Opened> {
-    let features = adapter.features() & features();
+async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo, options: &DeviceOptions) -> Result<Opened> {
+    let features = adapter.features() & features(options);
     let mut required = adapter.limits();
     if !features.contains(wgpu::Features::IMMEDIATES) {
         required.max_immediate_size = 0;
@@ -242,11 +246,11 @@ fn plain_limits(limits: &wgpu::Limits, subgroup_size: u32) -> Limits {
 
 /// A device without a driver: everything is recorded, tracked and copied, but kernels do nothing.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn open_noop() -> Opened {
+pub(crate) fn open_noop(options: &DeviceOptions) -> Opened {
     let required = wgpu::Limits { max_immediate_size: 128, ..wgpu::Limits::default() };
     let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         label: Some("linn noop"),
-        required_features: wgpu::Features::IMMEDIATES,
+        required_features: features(options) - wgpu::Features::SUBGROUP,
         required_limits: required.clone(),
         experimental_features: wgpu::ExperimentalFeatures::disabled(),
         memory_hints: memory_hints(),

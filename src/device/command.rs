@@ -1,9 +1,12 @@
 //! Commands as plain data: what streams record and the queue encodes. Kernels are opaque numbers on this floor.
 
+use std::panic::Location;
+use std::sync::{Arc, OnceLock};
+
 use smallvec::SmallVec;
 
+use crate::device::load::Load;
 pub(crate) use crate::device::load::PipelineId;
-use crate::device::load::{Load, groups};
 use crate::device::places::PlaceId;
 use crate::memory::Place;
 
@@ -34,10 +37,27 @@ impl ParamBytes {
     }
 }
 
+/// When the device passed a point, in its own ticks: empty until it has, and for ever where the submission failed.
+#[derive(Debug, Default)]
+pub(crate) struct Stamp(OnceLock<u64>);
+
+impl Stamp {
+    /// The device has passed it.
+    pub(crate) fn set(&self, ticks: u64) {
+        let _ = self.0.set(ticks);
+    }
+
+    pub(crate) fn ticks(&self) -> Option<u64> {
+        self.0.get().copied()
+    }
+}
+
 /// One recorded command.
 pub(crate) struct Command {
     /// The operation it belongs to, for errors and traces.
     pub(crate) label: &'static str,
+    /// The line of the program that called it.
+    pub(crate) location: &'static Location<'static>,
     pub(crate) op: Op,
 }
 
@@ -51,6 +71,8 @@ pub(crate) enum Op {
         places: SmallVec<[PlaceId; 6]>,
         params: ParamBytes,
         grid: [u32; 3],
+        /// How much that is, in the kernel floor's units.
+        work: u64,
     },
     Upload {
         chunk: ChunkId,
@@ -71,15 +93,20 @@ pub(crate) enum Op {
         chunk_offset: u64,
         size: u64,
     },
+    /// The device says what time it is.
+    Time {
+        stamp: Arc<Stamp>,
+    },
 }
 
 impl Op {
     /// What the submit policy counts.
     pub(crate) fn load(&self) -> Load {
         match self {
-            Op::Dispatch { pipeline, grid, .. } => Load { kernel: Some((*pipeline, groups(*grid))), bytes: 0 },
-            Op::Upload { size, .. } | Op::Download { size, .. } => Load { kernel: None, bytes: *size },
-            Op::Move { to, .. } => Load { kernel: None, bytes: to.size },
+            Op::Dispatch { pipeline, work, .. } => Load { kernel: Some((*pipeline, *work)), ..Load::default() },
+            Op::Upload { size, .. } | Op::Download { size, .. } => Load { bytes: *size, ..Load::default() },
+            Op::Move { to, .. } => Load { bytes: to.size, ..Load::default() },
+            Op::Time { .. } => Load { times: 1, ..Load::default() },
         }
     }
 
@@ -90,6 +117,7 @@ impl Op {
             Op::Upload { dst, .. } => std::slice::from_ref(dst),
             Op::Move { place, .. } => std::slice::from_ref(place),
             Op::Download { src, .. } => std::slice::from_ref(src),
+            Op::Time { .. } => &[],
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The lock is held for look-ups and appends only, never while wgpu may wait or call back.
 
 use std::collections::VecDeque;
+use std::panic::Location;
 use std::sync::Arc;
 
 use futures_channel::oneshot;
@@ -18,7 +19,7 @@ use crate::device::wishes::Wishes;
 use crate::error::{Error, Result};
 use crate::ids::{FenceSet, Ordinal, SegmentId, StreamId};
 use crate::memory::Pool;
-use crate::timeline::{Access, AccessList, Timeline};
+use crate::timeline::{Access, AccessList, OrderEdges, Timeline};
 
 /// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
 pub(crate) const MOST_RECORDED: u64 = 16 << 10;
@@ -76,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) waits: Waits,
     pub(crate) stacks: StackTable,
     pub(crate) observers: Observers,
+    /// The latest order edges, while somebody records them.
+    pub(crate) edges: Option<OrderEdges>,
 }
 
 /// A read on its way: the bytes of a download chunk that somebody waits for.
@@ -126,6 +129,8 @@ pub struct Counters {
     pub staging_texture_bytes: u64,
     /// Pipelines compiled.
     pub pipelines: u64,
+    /// Query sets that hold the times of events with timing, in use or to be used again.
+    pub timestamp_sets: u64,
     /// Times enqueued work failed: whatever was computed since the first may be wrong. Never less than before.
     pub failures: u64,
 }
@@ -167,6 +172,7 @@ impl Core {
             waits: Waits::default(),
             stacks: StackTable::default(),
             observers: Observers::default(),
+            edges: None,
         }
     }
 
@@ -184,23 +190,27 @@ impl Core {
             _ => self.recorded.0 += 1,
         }
         self.recordings[index].push_back(command);
-        self.timeline.enqueue(stream, accesses.iter())
+        let ordinal = self.timeline.enqueue(stream, accesses.iter());
+        if self.edges.is_some() {
+            self.note_edges(stream);
+        }
+        ordinal
     }
 
     /// Enqueues what the pool wants moved; called after the pool was asked, under the same lock. A move writes the block: it
-    /// comes after all earlier uses of it and before all later ones. True when there were moves.
-    pub(crate) fn enqueue_moves(&mut self) -> bool {
+    /// comes after all earlier uses of it and before all later ones. `location` asked for it. True when there were moves.
+    pub(crate) fn enqueue_moves(&mut self, location: &'static Location<'static>) -> bool {
         let mut any = false;
         while let Some(step) = self.pool.poll_move() {
             let Some(place) = self.places.of(step.block) else { continue };
             let stream = step.fence.stream;
-            self.timeline.wait(stream, &step.after);
+            self.timeline.reuse(stream, &step.after);
             // What a recorded stream does with the old place is not among the block's known uses.
             let foreign = self.timeline.foreign_uses(step.block);
-            self.timeline.wait(stream, &foreign);
+            self.timeline.reuse(stream, &foreign);
             let mut accesses = AccessList::default();
             accesses.push(step.block, Access::Write);
-            self.enqueue(stream, &accesses, Command { label: "compact", op: Op::Move { place, to: step.to } });
+            self.enqueue(stream, &accesses, Command { label: "compact", location, op: Op::Move { place, to: step.to } });
             debug_assert_eq!(self.timeline.last(stream), step.fence, "the pool names the fence of a move in advance");
             any = true;
         }

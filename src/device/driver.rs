@@ -31,6 +31,8 @@ pub(crate) enum BufferKind {
     Bounce,
     /// The words that index kernels report to.
     Status,
+    /// Times that the driver writes, before they are copied to where the host can read.
+    Times,
 }
 
 impl BufferKind {
@@ -42,6 +44,7 @@ impl BufferKind {
             BufferKind::Download => Usage::MAP_READ | Usage::COPY_DST,
             BufferKind::Bounce => Usage::COPY_SRC | Usage::COPY_DST,
             BufferKind::Uniform => Usage::UNIFORM | Usage::COPY_DST,
+            BufferKind::Times => Usage::QUERY_RESOLVE | Usage::COPY_SRC,
         }
     }
 
@@ -53,6 +56,7 @@ impl BufferKind {
             BufferKind::Uniform => "linn.uniform",
             BufferKind::Bounce => "linn.bounce",
             BufferKind::Status => "linn.status",
+            BufferKind::Times => "linn.times",
         }
     }
 }
@@ -66,6 +70,15 @@ pub(crate) fn create(gpu: &Gpu, size: u64, kind: BufferKind) -> Result<wgpu::Buf
             usage: kind.usage(),
             mapped_at_creation: kind == BufferKind::Upload,
         })
+    })
+}
+
+/// Creates a set of `count` times on this thread.
+pub(crate) fn create_query_set(gpu: &Gpu, count: u32) -> Result<wgpu::QuerySet, String> {
+    let label = "linn.query_set";
+    gpu.attempt(label, || {
+        let ty = wgpu::QueryType::Timestamp;
+        gpu.device.create_query_set(&wgpu::QuerySetDescriptor { label: Some(label), ty, count })
     })
 }
 

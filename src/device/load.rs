@@ -7,13 +7,10 @@ pub(crate) struct PipelineId(pub(crate) u32);
 /// The load of one command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// The kernel, and how many workgroups of it.
+    /// The kernel, and how much work of it, in the kernel floor's units.
     pub(crate) kernel: Option<(PipelineId, u64)>,
     /// Bytes copied.
     pub(crate) bytes: u64,
-}
-
-/// Workgroups of a dispatch.
-pub(crate) fn groups(grid: [u32; 3]) -> u64 {
-    grid.iter().map(|n| u64::from(*n)).product()
+    /// Times that the device is to say.
+    pub(crate) times: usize,
 }

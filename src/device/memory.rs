@@ -1,5 +1,6 @@
 //! Owned device memory, and the ladder: the only loop that turns the pool's answers into driver calls.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
@@ -94,7 +95,7 @@ impl Device {
             core.alive()?;
             core.note(stack.clone());
             let answer = core.pool.alloc(&mut request, &core.timeline);
-            let moved = core.enqueue_moves();
+            let moved = core.enqueue_moves(tag.location);
             match answer {
                 Answer::Ready { block, place, .. } => {
                     // All former uses, not only those of other streams: the first command may run on another stream.
@@ -147,14 +148,14 @@ impl Device {
     }
 
     /// Moves live memory by commands of `stream`; see `Device::compact`.
-    pub(crate) fn compact_on(&self, stream: StreamId, budget: u64) -> Result<Compacted> {
+    pub(crate) fn compact_on(&self, stream: StreamId, budget: u64, location: &'static Location<'static>) -> Result<Compacted> {
         let shared = self.shared();
         let mut guard = shared.lock();
         let core = &mut *guard;
         core.alive()?;
         core.note(None);
         let done = core.pool.compact(stream, budget, &core.timeline);
-        core.enqueue_moves();
+        core.enqueue_moves(location);
         core.release_segments();
         shared.wake(guard);
         Ok(done)

@@ -10,6 +10,7 @@ mod choice;
 pub(crate) mod command;
 pub(crate) mod core;
 pub(crate) mod driver;
+mod edges;
 pub(crate) mod entered;
 mod failures;
 mod history;
@@ -273,7 +274,7 @@ impl Device {
     /// A device without a driver, for tests of everything but kernels.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn noop_parts(options: DeviceOptions) -> Result<Arc<Shared>> {
-        Shared::new(adapter::open_noop(), options)
+        Shared::new(adapter::open_noop(&options), options)
     }
 
     pub(crate) fn from_parts(shared: Arc<Shared>, closer: Closer) -> Device {
@@ -302,6 +303,17 @@ impl Device {
     /// Names of the optional wgpu features in use.
     pub fn features(&self) -> Vec<String> {
         self.shared().gpu.device.features().iter_names().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// True when the device can tell the time, which events with timing need ([`crate::Event::with_timing`]).
+    pub fn has_timestamps(&self) -> bool {
+        self.shared().gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    /// Milliseconds from one tick count of the device to another.
+    pub(crate) fn milliseconds(&self, start: u64, end: u64) -> f64 {
+        let period = f64::from(self.shared().gpu.queue.get_timestamp_period());
+        end.wrapping_sub(start) as i64 as f64 * period / 1e6
     }
 
     /// True when both handles mean the same device.

@@ -18,6 +18,34 @@ pub fn fold(groups: u64, limit: u32) -> Option<[u32; 3]> {
     Some([fits(x)?, fits(y)?, fits(z)?])
 }
 
+/// How large a dispatch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Workgroups.
+    pub grid: [u32; 3],
+    /// How much work that is, from which the submit policy guesses how long it takes once it has measured some: a unit is a
+    /// workgroup, 1,024 elements of the operands, or 64 steps of a long sum in a workgroup, whatever gives more.
+    pub amount: u64,
+}
+
+impl From<[u32; 3]> for Work {
+    fn from(grid: [u32; 3]) -> Work {
+        Work { grid, amount: grid.iter().map(|n| u64::from(*n)).product() }
+    }
+}
+
+impl Work {
+    /// Every workgroup takes so many steps.
+    pub fn with_steps(self, steps: usize) -> Work {
+        Work { amount: self.amount * steps.div_ceil(64).max(1) as u64, ..self }
+    }
+
+    /// The operands have so many elements in all.
+    pub fn with_elements(self, elements: usize) -> Work {
+        Work { amount: self.amount.max(elements as u64 / 1024), ..self }
+    }
+}
+
 /// `vec4`s per invocation for a contiguous element-wise kernel over `len` elements.
 ///
 /// A workgroup costs about 270 ns on a CPU driver whatever it does, so there one should do thousands of elements; but
@@ -48,6 +76,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn work_is_counted_by_what_there_is_most_of() {
+        let work = Work::from([4, 3, 2]);
+        assert_eq!((work.amount, work.with_steps(1).amount, work.with_steps(640).amount), (24, 24, 240));
+        assert_eq!((work.with_elements(1000).amount, work.with_elements(1 << 20).amount), (24, 1024));
     }
 
     #[test]

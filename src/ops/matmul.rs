@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::kernel::grid::Work;
 use crate::kernel::params::Matmul;
 use crate::kernel::sharing::LARGEST_COPY;
 use crate::kernel::{Class, Kernel, KernelId, MATMUL_TEXTURE};
@@ -295,7 +296,8 @@ fn dispatch(op: &'static str, job: &Job, plan: &Plan, part_stride: usize, operan
         ..Matmul::default()
     };
     let workgroup = kernel.form().constant("WG") as usize;
-    launch(op, kernel, DType::F32, &operands, &params, grid_for(op, kernel, groups * workgroup)?)
+    let work = Work::from(grid_for(op, kernel, groups * workgroup)?).with_steps(plan.part_len.min(job.k));
+    launch(op, kernel, DType::F32, &operands, &params, work)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use bytemuck::Pod;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
+use crate::kernel::grid::Work;
 use crate::stream;
 use crate::tensor::Tensor;
 
@@ -62,13 +63,14 @@ pub(crate) fn launch<P: Pod>(
     dtype: DType,
     operands: &[&Tensor],
     params: &P,
-    grid: [u32; 3],
+    work: impl Into<Work>,
 ) -> Result<()> {
     expect_same_device(op, operands)?;
     let Some(first) = operands.first() else { return Ok(()) };
     let memory: Option<smallvec::SmallVec<[_; 8]>> = operands.iter().map(|tensor| tensor.storage.memory()).collect();
     let memory = memory.ok_or_else(|| Error::shape(op, "an operand has no elements", "report this as a bug of linn"))?;
     let sizes = operands.iter().map(|tensor| (tensor.len(), tensor.storage.size()));
+    let work = work.into().with_elements(operands.iter().map(|tensor| tensor.len()).sum());
     let textures = kernel.form().textures(first.device().class(), dtype, sizes);
-    stream::launch(first.device(), kernel, dtype, &memory, textures, bytemuck::bytes_of(params), grid)
+    stream::launch(first.device(), kernel, dtype, &memory, textures, bytemuck::bytes_of(params), work)
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{ChunkId, Op, PipelineId};
+use crate::device::command::{ChunkId, Op, PipelineId, Stamp};
 use crate::device::core::Core;
 use crate::ids::SegmentId;
 use crate::stream::encode::Resolved;
-use crate::stream::policy;
 
 /// A batch with its places resolved.
 #[derive(Default)]
@@ -21,17 +20,18 @@ pub(super) struct Taken {
     /// The reads of the batch, by where their bytes go.
     pub(super) reads: SmallVec<[(ChunkId, u64); 4]>,
     pub(super) work: SmallVec<[(PipelineId, u64); 16]>,
+    /// Who wants the times of the batch, in order.
+    pub(super) stamps: Vec<Arc<Stamp>>,
 }
 
 impl Taken {
     pub(super) fn resolve(&mut self, core: &mut Core, op: Op) {
         let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
         match op {
-            Op::Dispatch { pipeline, places, params, grid } => {
-                let groups = policy::groups(grid);
+            Op::Dispatch { pipeline, places, params, grid, work } => {
                 match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
-                    Some((_, sum)) => *sum += groups,
-                    None => self.work.push((pipeline, groups)),
+                    Some((_, sum)) => *sum += work,
+                    None => self.work.push((pipeline, work)),
                 }
                 let ranges = places.iter().map(|place| range(core, *place)).collect();
                 places.iter().for_each(|place| core.places.release(*place));
@@ -60,6 +60,10 @@ impl Taken {
                     self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
                 }
                 core.places.release(src);
+            }
+            Op::Time { stamp } => {
+                self.stamps.push(stamp);
+                self.commands.push(Resolved::Time);
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::kernel::pipeline::{BindGroups, Pipelines, Range, Registry, UNIFORM_SI
 use crate::kernel::sharing::Textures;
 use crate::memory::Place;
 use crate::stream::stage::Stage;
+use crate::stream::timestamps::{TimeSet, Timestamps};
 
 /// A command with its places resolved. Nearly all are dispatches, so their size is every command's size.
 #[allow(clippy::large_enum_variant)]
@@ -51,6 +52,8 @@ pub(super) enum Resolved {
     },
     /// Sets the status words to 0.
     ClearStatus,
+    /// The next time of the batch.
+    Time,
 }
 
 /// Bytes that a move within a segment copies at a time: large against the cost of two copy commands, small beside a driver's
@@ -67,6 +70,7 @@ pub(super) struct Encoder {
     pub(super) bind_groups: BindGroups,
     uniforms: Vec<Uniform>,
     pub(super) stage: Stage,
+    pub(super) timestamps: Timestamps,
     status: wgpu::Buffer,
     /// A copy within one buffer is refused, so the bytes take a rest here.
     bounce: wgpu::Buffer,
@@ -85,6 +89,8 @@ pub(super) struct Encoded {
     pub(super) commands: wgpu::CommandBuffer,
     /// To be mapped again and given back with [`Encoder::recycle`].
     pub(super) uniform: Option<Uniform>,
+    /// The times of the batch, where it has any.
+    pub(super) times: Option<TimeSet>,
 }
 
 impl Encoder {
@@ -95,6 +101,7 @@ impl Encoder {
             bind_groups: BindGroups::new(),
             uniforms: Vec::new(),
             stage: Stage::default(),
+            timestamps: Timestamps::default(),
             status,
             bounce,
         }
@@ -126,6 +133,7 @@ impl Encoder {
             encoder.copy_buffer_to_buffer(&uniform.staging, 0, &uniform.buffer, 0, uniform.size);
         }
         let mut params_offset = 0u32;
+        let mut times: Option<TimeSet> = None;
         let mut rest = batch;
         while let Some(first) = rest.first() {
             if let Resolved::Dispatch { pipeline, ranges, .. } = first {
@@ -166,11 +174,18 @@ impl Encoder {
                 }
                 continue;
             }
-            self.copy(&mut encoder, first);
+            match first {
+                Resolved::Time => {
+                    let set = times.take().map_or_else(|| self.timestamps.take(gpu), Ok)?;
+                    times.insert(set).write(&mut encoder);
+                }
+                copy => self.copy(&mut encoder, copy),
+            }
             self.encoded(first, 0);
             rest = &rest[1..];
         }
-        Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform })
+        times.iter().for_each(|set| set.resolve(&mut encoder));
+        Ok(Encoded { commands: gpu.attempt("linn.commands", || encoder.finish())?, uniform, times })
     }
 
     /// The one place that learns what commands write: copies of these bytes are out of date for the commands that follow.
@@ -183,7 +198,7 @@ impl Encoder {
             }
             Resolved::Upload { segment, offset, size, .. } => self.stage.written((*segment, *offset, *size)),
             Resolved::Move { to, .. } => self.stage.written((to.segment, to.offset, to.size)),
-            Resolved::Download { .. } | Resolved::Status { .. } | Resolved::ClearStatus => {}
+            Resolved::Download { .. } | Resolved::Status { .. } | Resolved::ClearStatus | Resolved::Time => {}
         }
     }
 
@@ -216,7 +231,7 @@ impl Encoder {
                 }
             }
             Resolved::ClearStatus => encoder.clear_buffer(&self.status, 0, None),
-            Resolved::Dispatch { .. } => {}
+            Resolved::Dispatch { .. } | Resolved::Time => {}
         }
     }
 
@@ -277,6 +292,7 @@ impl Encoder {
     pub(super) fn start_over(&mut self) {
         self.drop_copies();
         self.pipelines.forget_layouts();
+        self.timestamps.clear();
     }
 
     /// Drops what refers to buffers, before the device goes.

@@ -5,17 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use smallvec::SmallVec;
 
-use crate::device::command::ChunkId;
+use crate::device::command::{ChunkId, Stamp};
 use crate::device::core::{Core, ReadSlot};
 use crate::device::staging::{Direction, Mapped, Turn};
 use crate::device::{ReadChunk, Shared};
 use crate::stream::encode::Uniform;
 use crate::stream::queue::Queue;
+use crate::stream::timestamps::TimeSet;
 use crate::timeline::SubmissionId;
 
 pub(super) enum Event {
     Mapped(Turn, bool),
     Uniform(Uniform, bool),
+    Times { of: SubmissionId, set: TimeSet, stamps: Vec<Arc<Stamp>>, ok: bool },
 }
 
 /// What callbacks of wgpu leave behind.
@@ -36,6 +38,22 @@ impl Queue {
         };
         match shared.gpu.failures.check("linn.map") {
             Ok(()) => staging.map_async(wgpu::MapMode::Write, .., move |result| answer(result.is_ok())),
+            Err(_) => answer(false),
+        }
+    }
+
+    /// Reads the times of a submission when they are there.
+    pub(super) fn map_times(&mut self, shared: &Arc<Shared>, of: SubmissionId, set: TimeSet, stamps: Vec<Arc<Stamp>>) {
+        self.mapping += 1;
+        self.encoder.timestamps.await_times(of);
+        let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
+        let read = set.read.clone();
+        let answer = move |ok| {
+            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Times { of, set, stamps, ok });
+            wake();
+        };
+        match shared.gpu.failures.check("linn.map") {
+            Ok(()) => read.map_async(wgpu::MapMode::Read, .., move |result| answer(result.is_ok())),
             Err(_) => answer(false),
         }
     }
@@ -72,6 +90,18 @@ impl Queue {
     pub(super) fn collect(&mut self, shared: &Arc<Shared>) {
         let done = SubmissionId(self.mailbox.done.load(Ordering::Acquire));
         let events = std::mem::take(&mut *self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut mapped = SmallVec::<[(Turn, bool); 4]>::new();
+        for event in events {
+            self.mapping -= 1;
+            match event {
+                Event::Mapped(turn, ok) => mapped.push((turn, ok)),
+                Event::Uniform(uniform, true) => self.encoder.recycle(uniform),
+                Event::Uniform(_, false) => {}
+                Event::Times { of, set, stamps, ok } => self.encoder.timestamps.handle_mapped(of, set, &stamps, ok),
+            }
+        }
+        // Who sees that an event has passed can ask for its time.
+        let done = self.encoder.timestamps.read_up_to(done);
         while let Some(oldest) = self.in_flight.front().filter(|oldest| oldest.id <= done) {
             let now = web_time::Instant::now();
             let taken = now.duration_since(oldest.submitted_at.max(self.last_completion));
@@ -80,15 +110,6 @@ impl Queue {
             self.in_flight.pop_front();
         }
         let done = if self.in_flight.is_empty() { done.max(self.failed) } else { done };
-        let mut mapped = SmallVec::<[(Turn, bool); 4]>::new();
-        for event in events {
-            self.mapping -= 1;
-            match event {
-                Event::Mapped(turn, ok) => mapped.push((turn, ok)),
-                Event::Uniform(uniform, true) => self.encoder.recycle(uniform),
-                Event::Uniform(_, false) => {}
-            }
-        }
         let mut core = shared.lock();
         core.timeline.handle_completed(done);
         {

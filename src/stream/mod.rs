@@ -19,6 +19,7 @@ mod policy;
 mod queue;
 mod read;
 mod stage;
+mod timestamps;
 mod wait;
 
 use std::cell::RefCell;
@@ -43,7 +44,8 @@ use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
 use crate::device::{Device, Memory, Shared, WaitKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ids::{FenceSet, StreamId};
+use crate::ids::{Fence, FenceSet, StreamId};
+use crate::kernel::grid::Work;
 use crate::kernel::sharing::Textures;
 use crate::kernel::{KernelId, Role, Sharing};
 use crate::memory::{Category, Compacted, Tag};
@@ -122,8 +124,9 @@ impl Device {
     /// for want of memory in one piece, blocks are moved without being asked to.
     ///
     /// Fails when the device is lost.
+    #[track_caller]
     pub fn compact(&self, budget: u64) -> Result<Compacted> {
-        self.compact_on(current_id(self), budget)
+        self.compact_on(current_id(self), budget, Origin::line())
     }
 
     /// Waits until everything enqueued on any stream has been executed, and reports what went wrong meanwhile.
@@ -273,7 +276,7 @@ pub(crate) fn launch(
     operands: &[&Memory],
     textures: Textures,
     params: &[u8],
-    grid: [u32; 3],
+    work: Work,
 ) -> Result<()> {
     let (row, form) = (kernel.row(), kernel.form());
     let limits = device.limits();
@@ -312,7 +315,7 @@ pub(crate) fn launch(
         let access = if binding.role == Role::In { Access::Read } else { Access::Write };
         accesses.push(memory.block(), access);
     }
-    let op = Op::Dispatch { pipeline, places: bound, params, grid };
+    let op = Op::Dispatch { pipeline, places: bound, params, grid: work.grid, work: work.amount };
     let mut core = device.shared().lock();
     core.status_used |= reports;
     for (memory, binding) in operands.iter().zip(form.bindings) {
@@ -320,7 +323,7 @@ pub(crate) fn launch(
             memory.written();
         }
     }
-    enqueue(device, core, &accesses, Command { label: row.name, op })
+    enqueue(device, core, &accesses, Command { label: row.name, location: Origin::line(), op })
 }
 
 /// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are
@@ -352,7 +355,7 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         let mut accesses = AccessList::default();
         accesses.push(memory.block(), Access::Write);
         let op = Op::Upload { chunk: piece.chunk, chunk_offset: piece.offset, dst: memory.place(), dst_offset: offset, size };
-        enqueue(device, core, &accesses, Command { label, op })?;
+        enqueue(device, core, &accesses, Command { label, location: Origin::line(), op })?;
         offset += size;
     }
     Ok(())
@@ -389,10 +392,24 @@ fn reserve(device: &Device, direction: Direction, size: u64) -> Result<Reserved<
 
 /// Appends a command to the current stream and wakes the queue; waits where far too much is recorded.
 #[track_caller]
-fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
+fn enqueue(device: &Device, core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
+    enqueue_on(device, core, current_id(device), accesses, command).map(|_| ())
+}
+
+/// [`enqueue`] on any stream; the command's fence.
+#[track_caller]
+fn enqueue_on(
+    device: &Device,
+    mut core: std::sync::MutexGuard<'_, Core>,
+    stream: StreamId,
+    accesses: &AccessList,
+    command: Command,
+) -> Result<Fence> {
     core.alive()?;
-    core.enqueue(current_id(device), accesses, command);
-    let flooded = core.timeline.backlog() > MOST_RECORDED;
+    core.enqueue(stream, accesses, command);
+    let fence = core.timeline.last(stream);
+    // (At the bound, not above it: a recording's memory grows by doubling.)
+    let flooded = core.timeline.backlog() >= MOST_RECORDED;
     let shared = device.shared();
     if core.naps && core.is_light() {
         // It looks by itself soon.
@@ -406,7 +423,7 @@ fn enqueue(device: &Device, mut core: std::sync::MutexGuard<'_, Core>, accesses:
             core = wait_for_room(shared, core)?;
         }
     }
-    Ok(())
+    Ok(fence)
 }
 
 /// Lets the queue work for a while. Only the thread that floods waits.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-pub(super) use crate::device::load::groups;
+use smallvec::SmallVec;
+
 use crate::device::load::{Load, PipelineId};
 use crate::device::wishes::Wishes;
 use crate::timeline::{Flush, Timeline};
@@ -22,9 +23,11 @@ pub(super) const LIGHT_PATIENCE: Duration = Duration::from_millis(2);
 pub(super) const MOST_COMMANDS: usize = 1024;
 /// Estimated work of one submission at most. Drivers end submissions of a few seconds (GL: calls beside one of 6 s fail).
 pub(super) const MOST_WORK: Duration = Duration::from_millis(100);
+/// Times in one submission at most: they fit one query set, and its buffers are 2 KiB each.
+pub(super) const MOST_TIMES: usize = 256;
 /// Bytes copied in one submission at most.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
-/// First guess for a workgroup of a kernel that was never measured, in nanoseconds.
+/// First guess for a unit of work of a kernel that was never measured, in nanoseconds.
 pub(super) const FIRST_GUESS: f64 = 5_000.0;
 
 /// When to submit; it remembers since when commands have been left.
@@ -64,31 +67,35 @@ fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Dura
     (timeline.backlog() >= worth).then_some(Flush::Everything)
 }
 
-/// Measured cost of kernels: nanoseconds per workgroup, by pipeline.
+/// Measured cost of kernels: nanoseconds per unit of work, by pipeline. `None` where it was never measured.
 #[derive(Default)]
-pub(super) struct Estimates(Vec<f64>);
+pub(super) struct Estimates(Vec<Option<f64>>);
 
 impl Estimates {
-    fn per_group(&self, pipeline: PipelineId) -> f64 {
-        self.0.get(pipeline.0 as usize).copied().unwrap_or(FIRST_GUESS)
+    fn measured(&self, pipeline: PipelineId) -> Option<f64> {
+        self.0.get(pipeline.0 as usize).copied().flatten()
+    }
+
+    fn per_unit(&self, pipeline: PipelineId) -> f64 {
+        self.measured(pipeline).unwrap_or(FIRST_GUESS)
     }
 
     /// A submission of this work took so long: scales the guesses of its kernels towards that.
     pub(super) fn learn(&mut self, work: &[(PipelineId, u64)], taken: Duration) {
-        let guess: f64 = work.iter().map(|(pipeline, groups)| self.per_group(*pipeline) * *groups as f64).sum();
+        let guess: f64 = work.iter().map(|(pipeline, amount)| self.per_unit(*pipeline) * *amount as f64).sum();
         if guess <= 0.0 {
             return;
         }
-        // Up at once, because submissions that are too long do harm (the first run of a kernel, which compiles it on some
-        // drivers, counts too); down half way on a logarithmic scale, so that one odd measurement does little.
-        let ratio = (taken.as_nanos() as f64 / guess).clamp(0.01, 100.0);
+        // Up at once, however far, because submissions that are too long do harm (the first run of a kernel, which compiles it
+        // on some drivers, counts too); down half way on a logarithmic scale, so that one odd measurement does little.
+        let ratio = (taken.as_nanos() as f64 / guess).max(0.01);
         let scale = if ratio > 1.0 { ratio } else { ratio.sqrt() };
         for (pipeline, _) in work {
             let index = pipeline.0 as usize;
             if self.0.len() <= index {
-                self.0.resize(index + 1, FIRST_GUESS);
+                self.0.resize(index + 1, None);
             }
-            self.0[index] *= scale;
+            self.0[index] = Some(self.per_unit(*pipeline) * scale);
         }
     }
 }
@@ -98,24 +105,38 @@ pub(super) struct Budget {
     commands: usize,
     nanos: f64,
     bytes: u64,
+    times: usize,
+    /// Kernels in it that were never measured.
+    unknown: SmallVec<[PipelineId; 8]>,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { commands: MOST_COMMANDS, nanos: MOST_WORK.as_nanos() as f64, bytes: MOST_BYTES }
+        let nanos = MOST_WORK.as_nanos() as f64;
+        Budget { commands: MOST_COMMANDS, nanos, bytes: MOST_BYTES, times: MOST_TIMES, unknown: SmallVec::new() }
     }
 }
 
 impl Budget {
-    /// Books a command; false where it has to wait for the next submission.
+    /// Books a command; false where it has to wait for the next submission. A kernel that was never measured goes once: the
+    /// guess can be wrong by a factor of hundreds, and a chain of it be a submission that the driver ends.
     pub(super) fn admit(&mut self, estimates: &Estimates, load: Load) -> bool {
-        let nanos = load.kernel.map_or(0.0, |(pipeline, groups)| estimates.per_group(pipeline) * groups as f64);
-        if self.commands == 0 || self.nanos < nanos || self.bytes < load.bytes {
+        let nanos = load.kernel.map_or(0.0, |(pipeline, work)| estimates.per_unit(pipeline) * work as f64);
+        if self.commands == 0 || self.nanos < nanos || self.bytes < load.bytes || self.times < load.times {
             return false;
+        }
+        if let Some((pipeline, _)) = load.kernel
+            && estimates.measured(pipeline).is_none()
+        {
+            if self.unknown.contains(&pipeline) {
+                return false;
+            }
+            self.unknown.push(pipeline);
         }
         self.commands -= 1;
         self.nanos -= nanos;
         self.bytes -= load.bytes;
+        self.times -= load.times;
         true
     }
 }

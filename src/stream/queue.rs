@@ -20,6 +20,7 @@ use crate::stream::batch::Taken;
 use crate::stream::encode::{Encoder, Resolved, Uniform};
 use crate::stream::mail::{Mailbox, discard, waker};
 use crate::stream::policy::{self, Estimates, Policy};
+use crate::stream::timestamps::TimeSet;
 use crate::timeline::SubmissionId;
 
 /// What happened in a step.
@@ -140,6 +141,7 @@ impl Queue {
                 shared.late_error(format!("waiting for the device failed: {error}"));
                 if let Some(oldest) = self.in_flight.front() {
                     self.mailbox.done.fetch_max(oldest.id.0, Ordering::AcqRel);
+                    self.encoder.timestamps.give_up(oldest.id);
                 }
             }
         }
@@ -251,7 +253,7 @@ impl Queue {
             self.encoder.start_over();
             sent = self.send(gpu, registry, &taken.commands);
         }
-        let Sent { index, uniform, submitted_at } = match sent {
+        let Sent { index, uniform, times, submitted_at } = match sent {
             Ok(sent) => sent,
             Err(fact) => {
                 self.encoder.start_over();
@@ -267,6 +269,9 @@ impl Queue {
         self.in_flight.push_back(InFlight { id, index, work: taken.work, submitted_at });
         if let Some(uniform) = uniform {
             self.map_uniform(shared, uniform);
+        }
+        if let Some(times) = times {
+            self.map_times(shared, id, times, taken.stamps);
         }
         {
             let mut core = shared.lock();
@@ -284,6 +289,7 @@ impl Queue {
         core.counters.bind_group_hits = self.encoder.bind_groups.hits;
         core.counters.bind_group_misses = self.encoder.bind_groups.misses;
         core.counters.bind_groups = self.encoder.bind_groups.len() as u64;
+        core.counters.timestamp_sets = self.encoder.timestamps.len() as u64;
     }
 
     fn send(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<Sent, String> {
@@ -291,7 +297,7 @@ impl Queue {
         // Measured from before the call: some drivers do the work inside it.
         let submitted_at = web_time::Instant::now();
         let index = gpu.attempt("linn.submit", || gpu.queue.submit([encoded.commands]))?;
-        Ok(Sent { index, uniform: encoded.uniform, submitted_at })
+        Ok(Sent { index, uniform: encoded.uniform, times: encoded.times, submitted_at })
     }
 
     /// Waits until the device has nothing left to do, within the bound of closing.
@@ -380,5 +386,6 @@ pub(super) fn registry(shared: &Shared) -> Option<&Registry> {
 struct Sent {
     index: wgpu::SubmissionIndex,
     uniform: Option<Uniform>,
+    times: Option<TimeSet>,
     submitted_at: web_time::Instant,
 }

@@ -120,6 +120,7 @@ fn enqueue_read(device: &Device, source: &Source, label: &'static str) -> Result
 }
 
 /// Enqueues the copy to a place of a chunk on the current stream.
+#[track_caller]
 pub(super) fn send(
     device: &Device,
     mut core: MutexGuard<'_, Core>,
@@ -133,7 +134,7 @@ pub(super) fn send(
     core.reads.push(PendingRead { chunk, offset: chunk_offset, size, status_offset, answer: sender });
     let op = Op::Download { src, src_offset, chunk, chunk_offset, size };
     let stream = super::current_id(device);
-    core.enqueue(stream, &source.accesses, Command { label, op });
+    core.enqueue(stream, &source.accesses, Command { label, location: Origin::line(), op });
     let fence = core.timeline.last(stream);
     core.want(&[fence].into_iter().collect());
     device.shared().wake(core);

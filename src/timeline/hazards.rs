@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::EdgeKind;
 use crate::ids::{Fence, FenceSet};
 
 /// What a command does with a block.
@@ -17,23 +18,30 @@ pub enum Access {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses {
     write: Option<Fence>,
-    /// Reads since the last write; before the first write also what the memory was used for by earlier blocks.
+    /// Reads since the last write.
     reads: FenceSet,
+    /// Until the first write: what the memory was used for by earlier blocks.
+    former: FenceSet,
 }
 
 impl Uses {
     /// A fresh block whose memory is still in use by `after`.
     pub(super) fn after(after: FenceSet) -> Uses {
-        Uses { write: None, reads: after }
+        Uses { former: after, ..Uses::default() }
     }
 
-    /// Books a use by `this` and names every command that has to go before it.
-    pub(super) fn record(&mut self, this: Fence, access: Access, mut before: impl FnMut(Fence)) {
-        self.write.iter().for_each(|write| before(*write));
+    /// Books a use by `this` and names every command that has to go before it, and why.
+    pub(super) fn record(&mut self, this: Fence, access: Access, mut before: impl FnMut(Fence, EdgeKind)) {
         match access {
-            Access::Read => self.reads.insert(this),
+            Access::Read => {
+                self.write.iter().for_each(|write| before(*write, EdgeKind::ReadAfterWrite));
+                self.reads.insert(this);
+            }
             Access::Write => {
-                self.reads.iter().for_each(&mut before);
+                self.write.iter().for_each(|write| before(*write, EdgeKind::WriteAfterWrite));
+                self.former.iter().for_each(|former| before(former, EdgeKind::MemoryReuse));
+                self.reads.iter().for_each(|read| before(read, EdgeKind::WriteAfterRead));
+                self.former.clear();
                 self.reads.clear();
                 self.write = Some(this);
             }
@@ -46,6 +54,7 @@ impl Uses {
 
     pub(super) fn into_fences(self) -> FenceSet {
         let mut fences = self.reads;
+        fences.merge(&self.former);
         self.write.into_iter().for_each(|write| fences.insert(write));
         fences
     }

@@ -10,11 +10,13 @@
 //! | command | [`Timeline::new_stream`], [`Timeline::new_stream_with_priority`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::record_stream`], [`Timeline::end_block`] |
 //! | ask out | [`Timeline::plan`], [`Timeline::urgent`] |
 //! | report in | [`Timeline::handle_submitted`], [`Timeline::handle_completed`] |
-//! | inspect | [`Horizons`], [`Timeline::stats`], [`Timeline::validate`] |
+//! | inspect | [`Horizons`], [`Timeline::edges_of_last`], [`Timeline::stats`], [`Timeline::validate`] |
 
+mod edges;
 mod hazards;
 mod order;
 
+pub use edges::{CommandName, Edge, EdgeKind, OrderEdge, OrderEdges};
 pub use hazards::{Access, AccessList};
 pub use order::{Batch, Flush, SubmissionId};
 
@@ -60,12 +62,14 @@ struct StreamState {
     completed: u64,
     /// Ordinals of the commands `submitted + 1 ..= enqueued`.
     ordinals: VecDeque<u64>,
-    /// Order edges of commands not yet submitted: (number here, what goes before), ascending by number.
-    edges: VecDeque<(u64, Fence)>,
+    /// Order edges of commands not yet submitted: (number here, what goes before, why), ascending by number.
+    edges: VecDeque<(u64, Fence, EdgeKind)>,
     /// By stream: the latest command of it that this stream is already ordered after.
     known: Vec<u64>,
     /// Fences that the next command has to come after (`wait`).
     pending: FenceSet,
+    /// Fences that the next command has to come after because it uses their memory (`reuse`).
+    reused: FenceSet,
 }
 
 impl StreamState {
@@ -80,6 +84,7 @@ impl StreamState {
             edges: VecDeque::new(),
             known: Vec::new(),
             pending: FenceSet::new(),
+            reused: FenceSet::new(),
         }
     }
 }
@@ -155,20 +160,21 @@ impl Timeline {
         state.enqueued += 1;
         state.ordinals.push_back(self.last_ordinal);
         let this = Fence { stream, number: state.enqueued };
-        if !state.pending.is_empty() {
-            let pending = std::mem::take(&mut state.pending);
-            pending.iter().for_each(|before| self.add_edge(this, before));
+        if !state.pending.is_empty() || !state.reused.is_empty() {
+            let (pending, reused) = (std::mem::take(&mut state.pending), std::mem::take(&mut state.reused));
+            pending.iter().for_each(|before| self.add_edge(this, before, EdgeKind::Wait));
+            reused.iter().for_each(|before| self.add_edge(this, before, EdgeKind::MemoryReuse));
         }
         for (block, access) in accesses {
             let mut uses = std::mem::take(&mut self.uses[block.0 as usize]);
-            uses.record(this, access, |before| self.add_edge(this, before));
+            uses.record(this, access, |before, kind| self.add_edge(this, before, kind));
             self.uses[block.0 as usize] = uses;
         }
         Ordinal(self.last_ordinal)
     }
 
-    /// Makes `this` come after `before`, unless that is certain already.
-    fn add_edge(&mut self, this: Fence, before: Fence) {
+    /// Makes `this` come after `before`, unless that is certain already. Of several reasons the first for the latest counts.
+    fn add_edge(&mut self, this: Fence, before: Fence, kind: EdgeKind) {
         if before.stream == this.stream || before.number <= self.submitted(before.stream) {
             return;
         }
@@ -182,14 +188,22 @@ impl Timeline {
         }
         state.known[other] = before.number;
         // One edge per command and stream: a later command of the same stream implies the earlier one.
-        let own = state.edges.iter_mut().rev().take_while(|(at, _)| *at == this.number);
-        match own.into_iter().find(|(_, known)| known.stream == before.stream) {
-            Some((_, known)) => known.number = before.number,
+        let own = state.edges.iter_mut().rev().take_while(|(at, ..)| *at == this.number);
+        match own.into_iter().find(|(_, known, _)| known.stream == before.stream) {
+            Some((_, known, why)) => (known.number, *why) = (before.number, kind),
             None => {
-                state.edges.push_back((this.number, before));
+                state.edges.push_back((this.number, before, kind));
                 self.stats.order_edges += 1;
             }
         }
+    }
+
+    /// The order edges of the last command enqueued on `stream`, until it is submitted: one for each stream that it waits for.
+    pub fn edges_of_last(&self, stream: StreamId) -> impl Iterator<Item = Edge> + '_ {
+        let command = self.last(stream);
+        let edges = &self.streams[stream.0 as usize].edges;
+        let own = edges.range(edges.partition_point(|(at, ..)| *at < command.number)..);
+        own.map(move |(_, before, kind)| Edge { command, before: *before, kind: *kind })
     }
 
     /// The last command enqueued on `stream`.
@@ -214,6 +228,11 @@ impl Timeline {
                 self.streams[stream.0 as usize].pending.insert(fence);
             }
         }
+    }
+
+    /// The next command on `stream` uses memory that `before` used, other than what its accesses say.
+    pub fn reuse(&mut self, stream: StreamId, before: &FenceSet) {
+        self.streams[stream.0 as usize].reused.merge(before);
     }
 
     /// A block was lent; its first write comes after `after` (what its memory was last used for).

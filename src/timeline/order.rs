@@ -94,7 +94,7 @@ impl Timeline {
                 continue;
             }
             wanted[index] = number;
-            while let Some((_, before)) = stream.edges.get(seen_edges[index]).filter(|(at, _)| *at <= number) {
+            while let Some((_, before, _)) = stream.edges.get(seen_edges[index]).filter(|(at, ..)| *at <= number) {
                 work.push(*before);
                 seen_edges[index] += 1;
             }
@@ -109,7 +109,7 @@ impl Timeline {
             let stream = &mut self.streams[id.0 as usize];
             stream.submitted += *run as u64;
             stream.ordinals.drain(..*run);
-            let done = stream.edges.iter().take_while(|(at, _)| *at <= stream.submitted).count();
+            let done = stream.edges.iter().take_while(|(at, ..)| *at <= stream.submitted).count();
             stream.edges.drain(..done);
             match reached.iter_mut().find(|fence| fence.stream == *id) {
                 Some(fence) => fence.number = stream.submitted,
@@ -144,8 +144,8 @@ impl Timeline {
                 "every unsubmitted command has an ordinal",
             )?;
             ensure(stream.ordinals.iter().is_sorted(), "ordinals grow along a stream")?;
-            ensure(stream.edges.iter().is_sorted_by_key(|(at, _)| *at), "edges are ordered by their command")?;
-            for (at, before) in &stream.edges {
+            ensure(stream.edges.iter().is_sorted_by_key(|(at, ..)| *at), "edges are ordered by their command")?;
+            for (at, before, _) in &stream.edges {
                 ensure(*at > stream.submitted, "edges of submitted commands are dropped")?;
                 let here = stream.ordinals[(*at - stream.submitted - 1) as usize];
                 let other = &self.streams[before.stream.0 as usize];

@@ -12,6 +12,9 @@ mod info;
 #[path = "../../examples/03_memory.rs"]
 #[allow(dead_code)]
 mod memory;
+#[path = "../../examples/06_rules_in_numbers.rs"]
+#[allow(dead_code)]
+mod rules_in_numbers;
 #[path = "../../examples/02_streams_and_events.rs"]
 #[allow(dead_code)]
 mod streams_and_events;
@@ -34,6 +37,11 @@ fn example_03_memory() {
 #[test]
 fn example_04_autograd() {
     autograd::run(true).unwrap();
+}
+
+#[test]
+fn example_06_rules_in_numbers() {
+    rules_in_numbers::run(true).unwrap();
 }
 
 #[test]

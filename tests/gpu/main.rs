@@ -6,17 +6,23 @@ mod close;
 mod device;
 #[path = "../support/reference.rs"]
 mod reference;
+#[path = "../support/stop.rs"]
+mod stop;
 #[path = "../support/refusals.rs"]
 mod sweep;
+#[path = "../support/timing.rs"]
+mod timing;
 
 mod compact;
 mod compact_busy;
 mod copies;
 mod data_loader;
 mod driver_memory;
+mod events;
 mod examples;
 mod exit;
 mod field_reports;
+mod field_streams;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;

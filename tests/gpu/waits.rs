@@ -98,7 +98,7 @@ fn a_wait_with_a_bound_ends_and_frees_nothing() {
     assert!(event.synchronize_timeout(Duration::ZERO).unwrap(), "never recorded");
     let want = long_work(&device).to_vec::<f32>().unwrap();
     let y = long_work(&device);
-    event.record(&stream);
+    event.record(&stream).unwrap();
     let short = Duration::from_millis(1);
     for _ in 0..3 {
         assert!(!device.synchronize_timeout(short).unwrap() && !stream.synchronize_timeout(short).unwrap());

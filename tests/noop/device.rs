@@ -178,19 +178,19 @@ fn an_event_is_done_when_its_point_has_been_reached_and_can_be_recorded_again() 
     assert!(event.query(), "nothing was enqueued before it");
     for i in 0..50 {
         let made = side.scope(|| tensor(&device, &[i]));
-        event.record(&side);
+        event.record(&side).unwrap();
         event.synchronize().unwrap();
         assert!(event.query() && side.query());
-        event.record(&main);
+        event.record(&main).unwrap();
         main.wait_event(&event).unwrap();
         assert_eq!(made.item::<u32>().unwrap(), i);
     }
     // As a future: the point is the one of the call.
     let made = side.scope(|| tensor(&device, &[7]));
-    event.record(&side);
+    event.record(&side).unwrap();
     let done = event.synchronize_async();
     side.scope(|| tensor(&device, &[8]));
-    event.record(&side);
+    event.record(&side).unwrap();
     pollster::block_on(done).unwrap();
     assert_eq!(made.item::<u32>().unwrap(), 7);
     pollster::block_on(Event::new().synchronize_async()).unwrap();

@@ -24,7 +24,7 @@ fn handles(device: Device) -> Vec<Box<dyn Send>> {
     drop(guard);
     let read = large.to_vec_async::<f32>().unwrap();
     let event = Event::new();
-    event.record(&stream);
+    event.record(&stream).unwrap();
     let done = Box::pin(stream.synchronize_async());
     vec![Box::new(device), Box::new(stream), Box::new(large), Box::new(small), Box::new(read), Box::new(event), Box::new(done)]
 }

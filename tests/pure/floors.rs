@@ -39,6 +39,7 @@ const WGPU: &[&str] = &[
     "stream/batch.rs",
     "stream/mail.rs",
     "stream/queue.rs",
+    "stream/timestamps.rs",
     "stream/interop.rs",
 ];
 

@@ -25,6 +25,7 @@ mod memory_vectors;
 mod queue;
 mod replay;
 mod signals;
+mod timeline_edges;
 mod timeline_foreign;
 mod timeline_order;
 mod timeline_sim;

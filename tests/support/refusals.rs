@@ -1,7 +1,7 @@
 //! A small program, run again and again while the driver refuses its first, second, third .. call.
 
 use linn::device::ParamsVia;
-use linn::{DType, Device, DeviceOptions, Error, Result, Tensor};
+use linn::{DType, Device, DeviceOptions, Error, Event, Result, Tensor};
 
 /// Elements of 1 MiB.
 const ONE: usize = 1 << 18;
@@ -20,18 +20,27 @@ pub struct Sweep {
     pub params: ParamsVia,
 }
 
-/// Uploads, kernels of several kinds, backward, an index kernel, reads on two streams, live memory that moves.
+/// Uploads, kernels of several kinds, backward, an index kernel, reads on two streams, live memory that moves, events with timing.
 fn program(device: &Device) -> Result<Vec<Vec<f32>>> {
     let values = |len: usize| -> Vec<f32> { (0..len).map(|i| (i % 7) as f32 - 3.0).collect() };
     let w = Tensor::from_slice(device, &[16, 16], &values(256))?.requires_grad_(true)?;
     let x = Tensor::from_slice(device, &[16, 16], &values(256))?;
     let loss = x.matmul(&w)?.relu()?.sum_all()?;
     loss.backward()?;
+    let (start, end) = (Event::with_timing(), Event::with_timing());
+    if device.has_timestamps() {
+        start.record(&device.current_stream())?;
+    }
     let grad = w.grad().ok_or_else(|| Error::autograd("there is no gradient", "there should be one"))?;
     let ids = Tensor::from_slice(device, &[4], &[3, 1, 0, 15])?;
     let rows = w.detach().embedding(&ids)?;
     let side = device.new_stream();
     let early = side.scope(|| rows.to_vec_async::<f32>())?;
+    if device.has_timestamps() {
+        end.record(&device.current_stream())?;
+        end.synchronize()?;
+        assert!(start.elapsed_time(&end)? >= 0.0);
+    }
     // A comb of pieces of 1 MiB, of which every other one goes; then the rest moves together.
     let mut comb = Vec::new();
     for i in 0..8 {

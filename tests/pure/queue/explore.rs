@@ -11,7 +11,7 @@ use super::world;
 use crate::chance::shrink;
 
 /// Schedules of the test; `LINN_SCHEDULES` sets another number.
-const SCHEDULES: u64 = 400_000;
+const SCHEDULES: u64 = 500_000;
 /// Seeds that a thread takes at a time.
 const SHARE: u64 = 256;
 

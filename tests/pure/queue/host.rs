@@ -259,7 +259,7 @@ impl World {
         body: Body,
     ) {
         let places = reads.iter().chain(&write).map(|part| self.storages[part.0].name).collect();
-        let load = Load { kernel: Some((PipelineId(0), u64::from(groups))), bytes: 0 };
+        let load = Load { kernel: Some((PipelineId(0), u64::from(groups))), ..Load::default() };
         self.push(stream, accesses, load, places, body);
     }
 

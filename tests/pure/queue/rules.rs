@@ -7,7 +7,7 @@ use linn::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
 use linn::timeline::{Access, Flush, Timeline};
 
 use super::policy::{
-    BATCH, Budget, Estimates, FIRST_GUESS, LIGHT_PATIENCE, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_WORK, PATIENCE,
+    BATCH, Budget, Estimates, LIGHT_PATIENCE, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_TIMES, MOST_WORK, PATIENCE,
     Policy,
 };
 use crate::chance::Random;
@@ -17,11 +17,11 @@ use crate::device::wishes::Wishes;
 const MAIN: StreamId = StreamId::DEFAULT;
 
 fn dispatch(pipeline: u32, groups: u64) -> Load {
-    Load { kernel: Some((PipelineId(pipeline), groups)), bytes: 0 }
+    Load { kernel: Some((PipelineId(pipeline), groups)), ..Load::default() }
 }
 
 fn copy(bytes: u64) -> Load {
-    Load { kernel: None, bytes }
+    Load { bytes, ..Load::default() }
 }
 
 /// How many commands one submission takes.
@@ -209,27 +209,72 @@ fn streams_go_in_the_order_of_their_priorities() {
     assert_eq!(case.submit(0), [(0, 1), (id(0), 2)]);
 }
 
+/// Kernel 7 takes so long for each unit of work.
+fn measured(nanos: u64) -> Estimates {
+    let mut estimates = Estimates::default();
+    (0..40).for_each(|_| estimates.learn(&[(PipelineId(7), 1000)], Duration::from_nanos(1000 * nanos)));
+    estimates
+}
+
 #[test]
-fn a_submission_is_bounded_by_commands() {
-    assert_eq!(admitted(&Estimates::default(), dispatch(0, 1)), MOST_COMMANDS);
+fn a_submission_is_bounded_by_commands_and_by_times() {
+    let (estimates, mut budget) = (measured(1), Budget::default());
+    assert_eq!(admitted(&estimates, dispatch(7, 1)), MOST_COMMANDS);
+    let time = Load { times: 1, ..Load::default() };
+    assert_eq!((0..5000).take_while(|_| budget.admit(&estimates, time)).count(), MOST_TIMES);
+    assert!(budget.admit(&estimates, dispatch(7, 1)));
 }
 
 #[test]
 fn a_submission_is_bounded_by_estimated_work_and_the_estimate_follows_the_device() {
-    let mut estimates = Estimates::default();
-    let most = MOST_WORK.as_nanos() as f64;
-    assert_eq!(admitted(&estimates, dispatch(7, 100)), (most / (FIRST_GUESS * 100.0)) as usize);
-    // Measured: 10 ms for each dispatch of 100 workgroups. Up at once.
-    estimates.learn(&[(PipelineId(7), 100)], Duration::from_millis(10));
+    let mut estimates = measured(5_000);
+    assert!((199..=200).contains(&admitted(&estimates, dispatch(7, 100))));
+    // Measured: 10 ms for each dispatch of 100 units. Up at once.
     estimates.learn(&[(PipelineId(7), 100)], Duration::from_millis(10));
     assert!((9..=10).contains(&admitted(&estimates, dispatch(7, 100))));
     // Down half way on a logarithmic scale: 100 times as fast is at first believed to be 10 times.
     estimates.learn(&[(PipelineId(7), 100)], Duration::from_micros(100));
     assert!((95..=101).contains(&admitted(&estimates, dispatch(7, 100))));
-    // Other kernels keep the first guess, and work that nothing is known of teaches nothing.
-    assert_eq!(admitted(&estimates, dispatch(6, 100)), (most / (FIRST_GUESS * 100.0)) as usize);
+    // Work that nothing is known of teaches nothing.
     estimates.learn(&[], Duration::from_secs(1));
     assert!((95..=101).contains(&admitted(&estimates, dispatch(7, 100))));
+}
+
+#[test]
+fn a_kernel_that_was_never_measured_goes_once() {
+    let (estimates, mut budget) = (measured(1), Budget::default());
+    let admitted: Vec<bool> = [7, 1, 2, 7, 3].iter().map(|kernel| budget.admit(&estimates, dispatch(*kernel, 1))).collect();
+    assert_eq!(admitted, [true; 5]);
+    assert!(!budget.admit(&estimates, dispatch(2, 1)) && budget.admit(&estimates, dispatch(7, 1)));
+}
+
+/// burn, llama.cpp: a chain of large kernels without a wait went to the driver as one submission, which it ended. Here on a
+/// device that takes its time, for kernels far longer and shorter than the first guess.
+#[test]
+fn field_05_a_chain_of_large_kernels_is_cut_into_bounded_submissions() {
+    let bound = MOST_WORK.as_nanos() as f64;
+    for (amount, nanos) in [(128, 60_000.0), (128, 1_000.0), (128, 100.0), (1, 5e8), (4096, 2e5), (20_000, 2e6)] {
+        let (load, work) = (dispatch(3, amount), amount as f64 * nanos);
+        let (mut estimates, mut left, mut submissions) = (Estimates::default(), 600, Vec::new());
+        let mut in_flight = VecDeque::new();
+        while left > 0 {
+            if in_flight.len() == MOST_IN_FLIGHT {
+                let count: usize = in_flight.pop_front().unwrap_or_default();
+                estimates.learn(&[(PipelineId(3), amount * count as u64)], Duration::from_nanos((work * count as f64) as u64));
+            }
+            let mut budget = Budget::default();
+            // As the plan does: the first is always taken.
+            budget.admit(&estimates, load);
+            let count = 1 + (1..left).take_while(|_| budget.admit(&estimates, load)).count();
+            assert!(count == 1 || work * count as f64 <= 1.01 * bound, "{amount} of {nanos}: {count} after {submissions:?}");
+            submissions.push(count);
+            in_flight.push_back(count);
+            left -= count;
+        }
+        // And none is much smaller than it could be, once it is known how long a kernel takes.
+        let fewest = (work * 600.0 / bound).max(600.0 / MOST_COMMANDS as f64);
+        assert!(submissions.len() as f64 <= 1.5 * fewest.min(600.0) + 12.0, "{amount} of {nanos}: {submissions:?}");
+    }
 }
 
 #[test]
