@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use cpu_time::ThreadTime;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use linn::kernel::params::Contiguous;
-use linn::kernel::source::compose;
-use linn::kernel::{CONTIGUOUS, Kernel, ParamPath, Sharing};
-use linn::{DType, Device, Tensor};
+use linn::{Device, Tensor};
+
+#[path = "support/bare.rs"]
+mod bare;
+use bare::Bare;
 
 const OPS: usize = 10_000;
 const LEN: usize = 1_024;
@@ -48,126 +50,43 @@ fn linn_run(device: &Device, keep: bool) -> linn::Result<Run> {
     Ok(Run { cpu, wall, back_pressure })
 }
 
-/// The same dispatches on bare wgpu, the way a careful user writes them: the same shader, one pipeline, cached bind groups, one pass and one
-/// submission per 256 dispatches, ping-pong between two buffers.
-struct Bare {
-    device: wgpu::Device,
-    queue: wgpu::Queue,
-    pipeline: wgpu::ComputePipeline,
-    groups: [wgpu::BindGroup; 2],
-    buffers: [wgpu::Buffer; 2],
-    read: wgpu::Buffer,
-}
-
-impl Bare {
-    fn new() -> Bare {
-        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-            backends: if std::env::var("LINN_BACKEND").is_ok_and(|name| name == "gl") {
-                wgpu::Backends::GL
-            } else {
-                wgpu::Backends::PRIMARY
-            },
-            flags: wgpu::InstanceFlags::empty(),
-            ..wgpu::InstanceDescriptor::new_without_display_handle()
-        });
-        let adapter = pollster::block_on(instance.request_adapter(&Default::default())).expect("an adapter");
-        let descriptor = wgpu::DeviceDescriptor {
-            required_features: wgpu::Features::IMMEDIATES,
-            required_limits: adapter.limits(),
-            ..Default::default()
-        };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).expect("a device");
-        // The very shader that linn runs.
-        let kernel = Kernel::add_scalar.form(CONTIGUOUS);
-        let source = compose(kernel, DType::F32, &Sharing::distinct(2), ParamPath::Immediates).expect("a shader");
-        let module = device
-            .create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(source.into()) });
-        let entry = |binding| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: false },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let operands =
-            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &[entry(0), entry(1)] });
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[Some(&operands)],
-            immediate_size: size_of::<Contiguous>() as u32,
-        });
-        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: None,
-            layout: Some(&layout),
-            module: &module,
-            entry_point: None,
-            compilation_options: Default::default(),
-            cache: None,
-        });
-        let buffer = |usage| {
-            device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 4 * LEN as u64, usage, mapped_at_creation: false })
-        };
-        use wgpu::BufferUsages as Usage;
-        let buffers = [0, 1].map(|_| buffer(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST));
-        let read = buffer(Usage::MAP_READ | Usage::COPY_DST);
-        let group = |from: &wgpu::Buffer, to: &wgpu::Buffer| {
-            device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &operands,
-                entries: &[
-                    wgpu::BindGroupEntry { binding: 0, resource: from.as_entire_binding() },
-                    wgpu::BindGroupEntry { binding: 1, resource: to.as_entire_binding() },
-                ],
-            })
-        };
-        let groups = [group(&buffers[0], &buffers[1]), group(&buffers[1], &buffers[0])];
-        Bare { device, queue, pipeline, groups, buffers, read }
-    }
-
-    fn run(&self) -> Duration {
-        let mut clear = self.device.create_command_encoder(&Default::default());
-        clear.clear_buffer(&self.buffers[0], 0, None);
-        self.queue.submit([clear.finish()]);
-        self.wait();
-        let wall = Instant::now();
-        for batch in 0..OPS.div_ceil(256) {
-            let mut encoder = self.device.create_command_encoder(&Default::default());
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            pass.set_pipeline(&self.pipeline);
-            let mut params: Contiguous = bytemuck::Zeroable::zeroed();
-            (params.len, params.rounds, params.s) = (LEN as u32, 1, 1.0f32.to_bits());
-            for op in batch * 256..((batch + 1) * 256).min(OPS) {
-                pass.set_bind_group(0, &self.groups[op % 2], &[]);
-                pass.set_immediates(0, bytemuck::bytes_of(&params));
-                pass.dispatch_workgroups(4, 1, 1);
-            }
-            drop(pass);
-            self.queue.submit([encoder.finish()]);
+/// The same dispatches on bare wgpu: the same shader, one pass and one submission per 256 dispatches, ping-pong between two buffers.
+fn bare_run(bare: &Bare) -> Duration {
+    let mut clear = bare.device.create_command_encoder(&Default::default());
+    clear.clear_buffer(&bare.buffers[0], 0, None);
+    bare.queue.submit([clear.finish()]);
+    bare.wait();
+    let wall = Instant::now();
+    for batch in 0..OPS.div_ceil(256) {
+        let mut encoder = bare.device.create_command_encoder(&Default::default());
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(&bare.pipeline);
+        let mut params: Contiguous = bytemuck::Zeroable::zeroed();
+        (params.len, params.rounds, params.s) = (LEN as u32, 1, 1.0f32.to_bits());
+        for op in batch * 256..((batch + 1) * 256).min(OPS) {
+            pass.set_bind_group(0, &bare.groups[op % 2], &[]);
+            pass.set_immediates(0, bytemuck::bytes_of(&params));
+            pass.dispatch_workgroups(4, 1, 1);
         }
-        self.wait();
-        let wall = wall.elapsed();
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(&self.buffers[OPS % 2], 0, &self.read, 0, 4 * LEN as u64);
-        self.queue.submit([encoder.finish()]);
-        self.read.map_async(wgpu::MapMode::Read, .., |result| result.expect("mapped"));
-        self.wait();
-        let result: Vec<f32> = bytemuck::pod_collect_to_vec(&self.read.get_mapped_range(..).expect("mapped")[..]);
-        assert_eq!(result, vec![OPS as f32; LEN], "the bare result");
-        self.read.unmap();
-        wall
+        drop(pass);
+        bare.queue.submit([encoder.finish()]);
     }
-
-    fn wait(&self) {
-        self.device.poll(wgpu::PollType::wait_indefinitely()).expect("the device answers");
-    }
+    bare.wait();
+    let wall = wall.elapsed();
+    let mut encoder = bare.device.create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(&bare.buffers[OPS % 2], 0, &bare.read, 0, 4 * LEN as u64);
+    bare.queue.submit([encoder.finish()]);
+    bare.read.map_async(wgpu::MapMode::Read, .., |result| result.expect("mapped"));
+    bare.wait();
+    let result: Vec<f32> = bytemuck::pod_collect_to_vec(&bare.read.get_mapped_range(..).expect("mapped")[..]);
+    assert_eq!(result, vec![OPS as f32; LEN], "the bare result");
+    bare.read.unmap();
+    wall
 }
 
 fn launch(criterion: &mut Criterion) {
     let device = Device::open().expect("an adapter");
-    let bare = Bare::new();
+    let bare = Bare::new(LEN);
     eprintln!("{} | {OPS} x (x + 1) on {LEN} elements", device.info());
     // One table with everything from the same minutes, so that its rows can be compared.
     let median = |mut values: Vec<Duration>| {
@@ -176,7 +95,7 @@ fn launch(criterion: &mut Criterion) {
     };
     let per_op = |duration: Duration| duration.as_secs_f64() * 1e6 / OPS as f64;
     let rounds: Vec<(Run, Run, Duration)> = (0..5)
-        .map(|_| (linn_run(&device, false).expect("chained"), linn_run(&device, true).expect("kept"), bare.run()))
+        .map(|_| (linn_run(&device, false).expect("chained"), linn_run(&device, true).expect("kept"), bare_run(&bare)))
         .collect();
     let bare_wall = median(rounds.iter().map(|round| round.2).collect());
     eprintln!(
@@ -206,7 +125,7 @@ fn launch(criterion: &mut Criterion) {
     group.bench_function("chained_wall", |bencher| {
         bencher.iter_custom(|times| (0..times).map(|_| linn_run(&device, false).expect("a run").wall).sum());
     });
-    group.bench_function("bare_wall", |bencher| bencher.iter_custom(|times| (0..times).map(|_| bare.run()).sum()));
+    group.bench_function("bare_wall", |bencher| bencher.iter_custom(|times| (0..times).map(|_| bare_run(&bare)).sum()));
     group.finish();
 }
 

@@ -83,6 +83,13 @@ pub enum Error {
         /// What to do about it.
         help: String,
     },
+    /// What a data loader was to prepare is not there.
+    Data {
+        /// Which item, and why.
+        fact: String,
+        /// What to do about it.
+        help: String,
+    },
     /// A file could not be read, written or understood.
     File {
         /// The path and what is wrong.
@@ -135,6 +142,7 @@ impl fmt::Display for Error {
             Error::Limit { op, fact, help } => write!(f, "{op}: {fact}\nhelp: {help}"),
             Error::Autograd { fact, help } => write!(f, "autograd: {fact}\nhelp: {help}"),
             Error::Device { fact, help } => write!(f, "device: {fact}\nhelp: {help}"),
+            Error::Data { fact, help } => write!(f, "data loader: {fact}\nhelp: {help}"),
             Error::File { fact, help } => write!(f, "{fact}\nhelp: {help}"),
         }
     }

@@ -94,4 +94,7 @@ const _: () = {
     sendable::<Error>();
     sendable::<stream::ReadFuture>();
     sendable::<tensor::Export>();
+    sendable::<stream::PinnedUpload<f32>>();
+    sendable::<stream::PinnedDownload<f32>>();
+    sendable::<stream::PinnedRead<'static, f32>>();
 };

@@ -1,8 +1,9 @@
 //! Uploads batches ahead of the step that uses them.
 
+use super::host::{HostTensor, Slots};
 use super::sampler::Sampler;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 
@@ -24,21 +25,16 @@ pub struct Batch {
     pub targets: Tensor,
 }
 
-/// Batches of a [`Sampler`] on a device, the next one uploaded ahead.
+/// Batches of a [`Sampler`] on a device, by step, the next one uploaded ahead.
 ///
-/// Batches take turns in a few tensors that live as long as the loader: memory that two streams pass to and fro would
-/// otherwise come from the pool in an order that depends on how far the device has come.
+/// Drawing a batch takes microseconds, so there are no worker threads; [`DataLoader`](super::DataLoader) has them.
 pub struct Loader {
     sampler: Sampler,
     device: Device,
     stream: Option<Stream>,
     ahead: Option<(u64, Batch)>,
-    slots: Vec<Batch>,
-    next: usize,
+    slots: Slots,
 }
-
-/// Batches alive at a time: the step that runs, the one uploaded ahead, and one that the host may still hold.
-const SLOTS: usize = 3;
 
 impl Loader {
     /// A loader for `device`.
@@ -47,7 +43,7 @@ impl Loader {
             Upload::OwnStream => Some(device.new_stream()),
             Upload::CurrentStream => None,
         };
-        Ok(Loader { sampler, device: device.clone(), stream, ahead: None, slots: Vec::new(), next: 0 })
+        Ok(Loader { sampler, device: device.clone(), stream, ahead: None, slots: Slots::default() })
     }
 
     /// The batch of `step`: the one uploaded ahead, or one uploaded now.
@@ -68,18 +64,10 @@ impl Loader {
         let _stream = self.stream.as_ref().map(Stream::enter);
         let host = self.sampler.batch(step);
         let shape = self.sampler.shape();
-        if self.slots.len() < SLOTS {
-            self.slots.push(Batch {
-                inputs: Tensor::from_slice(&self.device, &shape, &host.inputs)?,
-                targets: Tensor::from_slice(&self.device, &shape, &host.targets)?,
-            });
-        } else {
-            let slot = &self.slots[self.next];
-            slot.inputs.copy_from_slice_(&host.inputs)?;
-            slot.targets.copy_from_slice_(&host.targets)?;
+        let arrays = [HostTensor::new(&shape, host.inputs)?, HostTensor::new(&shape, host.targets)?];
+        match <[Tensor; 2]>::try_from(self.slots.upload(&self.device, &arrays)?) {
+            Ok([inputs, targets]) => Ok(Batch { inputs, targets }),
+            Err(_) => Err(Error::shape("batch", "not two tensors", "report this as a fault of linn")),
         }
-        let batch = self.slots[self.next].clone();
-        self.next = (self.next + 1) % SLOTS;
-        Ok(batch)
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::panic::Location;
+use std::sync::Arc;
 
 use futures_channel::oneshot;
 
@@ -23,6 +24,13 @@ use crate::timeline::{Access, AccessList, OrderEdges, Timeline};
 /// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
 pub(crate) const MOST_RECORDED: u64 = 16 << 10;
 
+/// The buffer of a staging chunk.
+pub(crate) type StagingBuffer = Arc<wgpu::Buffer>;
+
+/// Bytes, and commands, of uploads alone that are worth a submission.
+const LIGHT_BYTES: u64 = 1 << 20;
+const LIGHT_COMMANDS: u64 = 512;
+
 /// The state of a device.
 pub(crate) struct Core {
     pub(crate) timeline: Timeline,
@@ -39,9 +47,7 @@ pub(crate) struct Core {
     pub(crate) forgotten: u64,
     /// Segments bought since the queue looked last.
     pub(crate) bought: Vec<(SegmentId, wgpu::Buffer)>,
-    pub(crate) staging: Staging,
-    /// Download chunks whose readers are done.
-    pub(crate) read: Vec<ChunkId>,
+    pub(crate) staging: Staging<StagingBuffer, oneshot::Sender<()>>,
     /// Reads by chunk: who wants which bytes.
     pub(crate) reads: Vec<PendingRead>,
     /// Commands that somebody waits for.
@@ -73,6 +79,10 @@ pub(crate) struct Core {
     pub(crate) queue_thread: Option<std::thread::ThreadId>,
     /// The queue thread sleeps until it is woken.
     pub(crate) queue_sleeps: bool,
+    /// It sleeps for a moment only, because small uploads are recorded.
+    pub(crate) naps: bool,
+    /// Recorded commands that are no uploads, and the bytes of those that are.
+    pub(crate) recorded: (u64, u64),
     pub(crate) counters: Counters,
     pub(crate) waits: Waits,
     pub(crate) stacks: StackTable,
@@ -93,7 +103,7 @@ pub(crate) struct PendingRead {
 
 /// Bytes that have arrived.
 pub(crate) struct ReadSlot {
-    pub(crate) chunk: std::sync::Arc<crate::device::ReadChunk>,
+    pub(crate) chunk: Arc<crate::device::ReadChunk>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) status_offset: u64,
@@ -154,7 +164,6 @@ impl Core {
             forgotten: 0,
             bought: Vec::new(),
             staging: Staging::default(),
-            read: Vec::new(),
             reads: Vec::new(),
             wanted: Wishes::default(),
             waiters: Vec::new(),
@@ -173,6 +182,8 @@ impl Core {
             stop: false,
             queue_thread: None,
             queue_sleeps: false,
+            naps: false,
+            recorded: (0, 0),
             counters: Counters::default(),
             waits: Waits::default(),
             stacks: StackTable::default(),
@@ -189,6 +200,10 @@ impl Core {
         let index = stream.0 as usize;
         if self.recordings.len() <= index {
             self.recordings.resize_with(index + 1, VecDeque::new);
+        }
+        match command.op {
+            Op::Upload { size, .. } => self.recorded.1 += size,
+            _ => self.recorded.0 += 1,
         }
         self.recordings[index].push_back(command);
         let ordinal = self.timeline.enqueue(stream, accesses.iter());
@@ -221,6 +236,22 @@ impl Core {
     /// Somebody waits for these commands: they go to the driver before anything that nobody waits for.
     pub(crate) fn want(&mut self, fences: &FenceSet) {
         self.wanted.add(fences);
+    }
+
+    /// The queue takes the next command of `stream`.
+    pub(crate) fn take_recorded(&mut self, stream: StreamId) -> Option<Command> {
+        let command = self.recordings.get_mut(stream.0 as usize)?.pop_front()?;
+        match command.op {
+            Op::Upload { size, .. } => self.recorded.1 -= size,
+            _ => self.recorded.0 -= 1,
+        }
+        Some(command)
+    }
+
+    /// Nothing but small uploads is recorded: nobody can see them before another command or a call that waits.
+    pub(crate) fn is_light(&self) -> bool {
+        let (others, bytes) = self.recorded;
+        others == 0 && bytes < LIGHT_BYTES && self.timeline.backlog() < LIGHT_COMMANDS
     }
 
     /// Refuses work on a lost device.

@@ -18,6 +18,7 @@ pub(crate) mod load;
 mod mem_pool;
 mod memory;
 mod observers;
+pub(crate) mod pinned;
 pub(crate) mod places;
 mod signals;
 pub(crate) mod staging;
@@ -37,6 +38,7 @@ pub use core::Counters;
 pub use mem_pool::{MemPool, MemPoolGuard};
 pub use memory::Memory;
 pub use observers::{MemoryUse, Observer};
+pub use staging::PinnedStats;
 pub use statistics::{DeviceStats, DriverMemory};
 pub use waits::{HostWait, SyncDebug, WaitKind};
 
@@ -100,8 +102,16 @@ pub(crate) struct ReadChunk {
 impl Drop for ReadChunk {
     fn drop(&mut self) {
         let mut core = self.shared.lock();
-        core.read.push(self.id);
-        self.shared.wake(core);
+        core.staging.handle_read(self.id);
+        let woken = core.staging.woken();
+        if core.staging.has_discarded() {
+            self.shared.wake(core);
+        } else {
+            drop(core);
+        }
+        for waiter in woken {
+            let _ = waiter.send(());
+        }
     }
 }
 
@@ -253,7 +263,7 @@ impl Shared {
         core.counters.failures += 1;
         core.lost.get_or_insert(fact);
         // Dropping the senders wakes the waiters; they find `lost`.
-        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters));
+        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters), core.staging.take_waiters());
         let orphans = (waiters, std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
         self.signals.tell();
         self.wake(core);

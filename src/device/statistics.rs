@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{Counters, Device};
+use crate::device::{Counters, Device, PinnedStats};
 use crate::error::Result;
 use crate::memory::{Breakdown, Stats};
 use crate::timeline::TimelineStats;
@@ -19,12 +19,14 @@ pub struct DeviceStats {
     pub timeline: TimelineStats,
     /// Of the queue and the host's waits.
     pub queue: Counters,
-    /// Bytes of host memory in upload staging.
+    /// Bytes of host memory in transient upload staging.
     pub staging_upload_bytes: u64,
-    /// Bytes of host memory in download staging.
+    /// Bytes of host memory in transient download staging.
     pub staging_download_bytes: u64,
     /// Bytes of live tensors in buffers of an application (`Tensor::from_buffer`): bought by it, and in no counter of the pool.
     pub imported_bytes: u64,
+    /// Of pinned buffers.
+    pub pinned: PinnedStats,
 }
 
 impl DeviceStats {
@@ -62,6 +64,7 @@ impl Device {
             staging_upload_bytes,
             staging_download_bytes,
             imported_bytes: core.imports.iter().map(|(_, place)| place.size).sum(),
+            pinned: core.staging.pinned(),
         }
     }
 
@@ -120,9 +123,17 @@ impl Device {
         (now.limit != u64::MAX).then(|| (now.limit.saturating_sub(now.reserved), now.limit))
     }
 
-    /// Peaks become the current values.
+    /// Counters of pinned memory: the host memory of buffers from [`Device::pinned_upload`] and [`Device::pinned_download`].
+    /// PyTorch's `host_memory_stats`.
+    pub fn pinned_memory_stats(&self) -> PinnedStats {
+        self.shared().lock().staging.pinned()
+    }
+
+    /// Peaks become the current values, those of pinned memory too.
     pub fn reset_peak_memory_stats(&self) {
-        self.shared().lock().pool.reset_peak_stats();
+        let mut core = self.shared().lock();
+        core.pool.reset_peak_stats();
+        core.staging.reset_peaks();
     }
 
     /// Sums of allocated and freed become 0.
@@ -150,7 +161,8 @@ impl Device {
         shortage.tell(self);
     }
 
-    /// Gives cached memory back to the driver; submits and waits first, so that nothing unused stays behind.
+    /// Gives cached memory back to the driver, pinned and other host memory for transfers too; submits and waits first, so
+    /// that nothing unused stays behind.
     pub fn empty_cache(&self) -> Result<()> {
         self.wait_for_everything()?;
         {

@@ -35,6 +35,8 @@ pub enum WaitKind {
     Submission,
     /// For room: too much was recorded or on its way in staging (back-pressure).
     Room,
+    /// For a pinned buffer that was to be filled while a copy of it was in flight.
+    Pinned,
 }
 
 /// The waits of one line of the program.

@@ -24,12 +24,20 @@ impl Wishes {
         }
     }
 
-    /// The first that is not submitted yet; those before it are done with.
-    pub(crate) fn first(&mut self, horizons: &impl Horizons) -> Option<&FenceSet> {
-        let submitted = |fences: &FenceSet| fences.iter().all(|fence| fence.number <= horizons.submitted(fence.stream));
-        while self.0.front().is_some_and(submitted) {
-            self.0.pop_front();
-        }
-        self.0.front()
+    /// True when nobody waits; some may have what they waited for and be counted still.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next in turn that is not submitted yet. One that takes several submissions takes turns with those of other streams:
+    /// a read on an idle stream is not held up by a second of work that somebody else waits for. On one stream the order of
+    /// asking stays.
+    pub(crate) fn next(&mut self, horizons: &impl Horizons) -> Option<FenceSet> {
+        self.0.retain(|fences| fences.iter().any(|fence| fence.number > horizons.submitted(fence.stream)));
+        let next = self.0.front()?.clone();
+        let needs_it =
+            |later: &FenceSet| next.iter().all(|fence| later.of(fence.stream).is_some_and(|other| other.number >= fence.number));
+        self.0.make_contiguous().sort_by_key(needs_it);
+        Some(next)
     }
 }

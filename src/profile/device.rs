@@ -1,6 +1,6 @@
 //! The tables of a device.
 
-use super::summary::{category_summary, driver_line, memory_summary};
+use super::summary::{HostMemory, category_summary, driver_line, memory_summary};
 use crate::device::Device;
 
 impl Device {
@@ -11,7 +11,9 @@ impl Device {
         let stats = self.stats();
         let staging = stats.staging_upload_bytes + stats.staging_download_bytes + stats.queue.staging_texture_bytes;
         let table = memory_summary(&stats.memory, 0, abbreviated);
-        let categories = category_summary(&stats.memory, &stats.breakdown, staging);
+        let pinned = stats.pinned;
+        let host = HostMemory { staging, pinned_held: pinned.held_bytes.current, pinned_cached: pinned.cached_bytes };
+        let categories = category_summary(&stats.memory, &stats.breakdown, host);
         let (edges, syncs) = (stats.timeline.order_edges, stats.queue.host_syncs);
         let mut driver = String::new();
         if let Some(held) = self.driver_memory() {

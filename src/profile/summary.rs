@@ -93,9 +93,19 @@ pub fn memory_summary(stats: &Stats, device: u64, abbreviated: bool) -> String {
     table.0
 }
 
-/// Where the reserved bytes are now, and were at the peaks; `staging` is host memory beside them. Rows without bytes are
-/// left out.
-pub fn category_summary(stats: &Stats, now: &Breakdown, staging: u64) -> String {
+/// Host memory beside the pool, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostMemory {
+    /// Staging of transfers, and copies of operands that kernels of some CPU drivers read.
+    pub staging: u64,
+    /// Pinned buffers that somebody holds.
+    pub pinned_held: u64,
+    /// Pinned buffers kept for reuse.
+    pub pinned_cached: u64,
+}
+
+/// Where the reserved bytes are now, and were at the peaks; `host` is memory beside them. Rows without bytes are left out.
+pub fn category_summary(stats: &Stats, now: &Breakdown, host: HostMemory) -> String {
     let mut out = format!("{:<18}{:>12}{:>22}{:>22}\n", "category", "now", "at peak allocated", "at peak reserved");
     let mut row = |name: &str, values: [u64; 3]| {
         if values != [0; 3] {
@@ -108,8 +118,13 @@ pub fn category_summary(stats: &Stats, now: &Breakdown, staging: u64) -> String 
         row(name, [now, allocated, reserved]);
     }
     row("= reserved", all.map(Breakdown::sum));
-    if staging > 0 {
-        let _ = writeln!(out, "{:<18}{:>12}  (host memory, not part of reserved)", "staging", Bytes(staging).to_string());
+    if host.staging > 0 {
+        let _ = writeln!(out, "{:<18}{:>12}  (host memory, not part of reserved)", "staging", Bytes(host.staging).to_string());
+    }
+    let pinned = host.pinned_held + host.pinned_cached;
+    if pinned > 0 {
+        let (all, held, cached) = (Bytes(pinned).to_string(), Bytes(host.pinned_held), Bytes(host.pinned_cached));
+        let _ = writeln!(out, "{:<18}{all:>12}  (host memory, not part of reserved; {held} held, {cached} cached)", "pinned");
     }
     out
 }
@@ -118,7 +133,7 @@ pub fn category_summary(stats: &Stats, now: &Breakdown, staging: u64) -> String 
 pub fn driver_line(allocated: u64, allocations: u64, reserved: u64, blocks: u64) -> String {
     let (inside, held) = (Bytes(allocated).to_string(), Bytes(reserved));
     format!(
-        "{:<18}{inside:>12}  (reserved + staging + linn's own; {allocations} buffers in {blocks} pieces of {held})\n",
+        "{:<18}{inside:>12}  (reserved + staging + pinned + linn's own; {allocations} buffers in {blocks} pieces of {held})\n",
         "driver"
     )
 }

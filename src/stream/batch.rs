@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::device::command::{ChunkId, Command, Op, PipelineId, Stamp};
 use crate::device::core::Core;
+use crate::ids::SegmentId;
 use crate::stream::encode::Resolved;
 use crate::stream::interop::ForeignCommands;
 
@@ -59,10 +60,9 @@ impl Taken {
                 self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
             }
             Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
-                let buffer = self.chunk(core, chunk);
-                if let Some((segment, offset, _)) = range(core, dst) {
+                if let (Some(buffer), Some((segment, offset, _))) = (self.chunk(core, chunk), range(core, dst)) {
                     let offset = offset + dst_offset;
-                    self.commands.push(Resolved::Upload { chunk: buffer, chunk_offset, segment, offset, size });
+                    self.upload(buffer, chunk_offset, segment, offset, size);
                 }
                 core.places.release(dst);
             }
@@ -72,14 +72,15 @@ impl Taken {
                 self.commands.push(Resolved::Move { from, to });
             }
             Op::Download { src, src_offset, chunk, chunk_offset, size } => {
-                let buffer = self.chunk(core, chunk);
                 self.reads.push((chunk, chunk_offset));
                 let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
-                if let Some((segment, offset, _)) = range(core, src) {
-                    let (chunk, offset) = (buffer.clone(), offset + src_offset);
-                    self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
+                if let Some(buffer) = self.chunk(core, chunk) {
+                    if let Some((segment, offset, _)) = range(core, src) {
+                        let (chunk, offset) = (buffer.clone(), offset + src_offset);
+                        self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
+                    }
+                    self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
                 }
-                self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
                 core.places.release(src);
             }
             Op::Time { stamp } => {
@@ -98,15 +99,28 @@ impl Taken {
         }
     }
 
-    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Arc<wgpu::Buffer> {
-        let (buffer, unmap) = core.staging.encode(id);
+    /// Small uploads one after the other lie side by side in their chunk, and often in their segment: then one copy does.
+    fn upload(&mut self, chunk: Arc<wgpu::Buffer>, chunk_offset: u64, segment: SegmentId, offset: u64, size: u64) {
+        if let Some(Resolved::Upload { chunk: known, chunk_offset: from, segment: to, offset: at, size: so_far }) =
+            self.commands.last_mut()
+            && (&*known, *from + *so_far) == (&chunk, chunk_offset)
+            && (*to, *at + *so_far) == (segment, offset)
+        {
+            *so_far += size;
+            return;
+        }
+        self.commands.push(Resolved::Upload { chunk, chunk_offset, segment, offset, size });
+    }
+
+    fn chunk(&mut self, core: &mut Core, id: ChunkId) -> Option<Arc<wgpu::Buffer>> {
+        let (buffer, unmap) = core.staging.encode(id)?;
         if unmap {
             self.unmap.push(buffer.clone());
         }
         if !self.chunks.contains(&id) {
             self.chunks.push(id);
         }
-        buffer
+        Some(buffer)
     }
 }
 

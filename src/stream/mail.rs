@@ -1,13 +1,13 @@
 //! What comes back from the device: completions and mapped buffers, and the answers that wait for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use smallvec::SmallVec;
 
 use crate::device::command::{ChunkId, Stamp};
-use crate::device::core::ReadSlot;
-use crate::device::staging::Direction;
+use crate::device::core::{Core, ReadSlot};
+use crate::device::staging::{Direction, Mapped, Turn};
 use crate::device::{ReadChunk, Shared};
 use crate::ids::{FenceSet, Horizons};
 use crate::stream::encode::Uniform;
@@ -16,7 +16,7 @@ use crate::stream::timestamps::TimeSet;
 use crate::timeline::SubmissionId;
 
 pub(super) enum Event {
-    Mapped(ChunkId, bool),
+    Mapped(Turn, bool),
     Uniform(Uniform, bool),
     Times { of: SubmissionId, set: TimeSet, stamps: Vec<Arc<Stamp>>, ok: bool },
 }
@@ -63,15 +63,14 @@ impl Queue {
     pub(super) fn map_chunks(&mut self, shared: &Arc<Shared>, chunks: &[ChunkId]) {
         let mappable: SmallVec<[_; 4]> = {
             let staging = &mut shared.lock().staging;
-            let mappable = |chunk: &ChunkId| Some((*chunk, staging.direction(*chunk), staging.start_mapping(*chunk)?));
-            chunks.iter().filter_map(mappable).collect()
+            chunks.iter().filter_map(|chunk| staging.start_mapping(*chunk)).collect()
         };
-        for (chunk, direction, buffer) in mappable {
-            self.map_chunk(shared, chunk, direction, &buffer);
+        for (turn, direction, buffer) in mappable {
+            self.map_chunk(shared, turn, direction, &buffer);
         }
     }
 
-    fn map_chunk(&mut self, shared: &Arc<Shared>, chunk: ChunkId, direction: Direction, buffer: &wgpu::Buffer) {
+    fn map_chunk(&mut self, shared: &Arc<Shared>, turn: Turn, direction: Direction, buffer: &wgpu::Buffer) {
         self.mapping += 1;
         let (mailbox, wake) = (self.mailbox.clone(), waker(shared));
         let mode = match direction {
@@ -79,7 +78,7 @@ impl Queue {
             Direction::Download => wgpu::MapMode::Read,
         };
         let answer = move |ok| {
-            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Mapped(chunk, ok));
+            mailbox.events.lock().unwrap_or_else(PoisonError::into_inner).push(Event::Mapped(turn, ok));
             wake();
         };
         match shared.gpu.failures.check("linn.map") {
@@ -92,12 +91,12 @@ impl Queue {
     pub(super) fn collect(&mut self, shared: &Arc<Shared>) {
         let done = SubmissionId(self.mailbox.done.load(Ordering::Acquire));
         let events = std::mem::take(&mut *self.mailbox.events.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut mapped = SmallVec::<[(ChunkId, bool); 4]>::new();
+        let mut mapped = SmallVec::<[(Turn, bool); 4]>::new();
         for event in events {
             // (A queue that has panicked has stopped counting.)
             self.mapping = self.mapping.saturating_sub(1);
             match event {
-                Event::Mapped(chunk, ok) => mapped.push((chunk, ok)),
+                Event::Mapped(turn, ok) => mapped.push((turn, ok)),
                 Event::Uniform(uniform, true) => self.encoder.recycle(uniform),
                 Event::Uniform(_, false) => {}
                 Event::Times { of, set, stamps, ok } => self.encoder.timestamps.handle_mapped(of, set, &stamps, ok),
@@ -127,17 +126,18 @@ impl Queue {
         let mut answers: SmallVec<[_; 4]> = SmallVec::new();
         // Kept until the lock is released: dropping the last handle of a chunk takes the lock.
         let mut chunks: SmallVec<[Arc<ReadChunk>; 4]> = SmallVec::new();
-        for (id, ok) in mapped {
-            if !ok {
-                core.staging.handle_unmappable(id);
-                answers.extend(core.reads.extract_if(.., |read| read.chunk == id).map(|read| (read.answer, None)));
-                continue;
-            }
-            core.staging.handle_mapped(id);
-            if core.staging.direction(id) == Direction::Upload {
-                continue;
-            }
-            let chunk = Arc::new(ReadChunk { shared: shared.clone(), id, buffer: core.staging.buffer(id) });
+        for (turn, ok) in mapped {
+            let id = turn.chunk;
+            let buffer = match core.staging.handle_mapped(turn, ok) {
+                Mapped::Download => core.staging.buffer(id),
+                Mapped::Failed => {
+                    answers.extend(core.reads.extract_if(.., |read| read.chunk == id).map(|read| (read.answer, None)));
+                    continue;
+                }
+                Mapped::Upload | Mapped::Stale => continue,
+            };
+            let Some(buffer) = buffer else { continue };
+            let chunk = Arc::new(ReadChunk { shared: shared.clone(), id, buffer });
             for read in core.reads.extract_if(.., |read| read.chunk == id) {
                 let slot =
                     ReadSlot { chunk: chunk.clone(), offset: read.offset, size: read.size, status_offset: read.status_offset };
@@ -159,17 +159,10 @@ impl Queue {
             fences.iter().all(|fence| fence.number <= core_now.timeline.submitted(fence.stream))
         };
         woken.extend(core_now.submit_waiters.extract_if(.., submitted).map(|(_, waiter)| waiter));
-        let read: SmallVec<[_; 4]> = std::mem::take(&mut core.read).into_iter().map(|id| (id, core.staging.buffer(id))).collect();
-        drop(core);
-        if !read.is_empty() {
-            for (_, buffer) in &read {
-                buffer.unmap();
-            }
-            let mut core = shared.lock();
-            for (id, _) in &read {
-                core.staging.handle_read(*id);
-            }
-        }
+        woken.extend(core.staging.woken());
+        drop(discard(core));
+        // Before the answers: whoever reads is then the last to hold a chunk, and has given it back when it says so.
+        drop(chunks);
         shared.signals.tell();
         for waiter in woken {
             let _ = waiter.send(());
@@ -180,6 +173,11 @@ impl Queue {
             let _ = answer.send(slot.ok_or_else(refused));
         }
     }
+}
+
+/// Releases the lock and returns the staging buffers that are given up, to be dropped by the queue, which may do so on GL.
+pub(super) fn discard(mut core: MutexGuard<'_, Core>) -> Vec<Arc<wgpu::Buffer>> {
+    core.staging.take_discarded()
 }
 
 /// What callbacks do when they have left something: in browsers they make the queue take a step, and where an application may

@@ -15,6 +15,7 @@ pub mod interop;
 mod mail;
 mod open;
 mod origin;
+mod pinned;
 mod policy;
 mod queue;
 mod read;
@@ -31,12 +32,13 @@ use smallvec::SmallVec;
 
 pub use event::Event;
 pub(crate) use origin::Origin;
+pub use pinned::{PinnedDownload, PinnedRead, PinnedUpload};
+pub(crate) use pinned::{read_into, upload_from};
 pub use read::ReadFuture;
 pub(crate) use read::read;
 
 use crate::device::command::{Command, MAX_PARAMS, Op, ParamBytes};
-use crate::device::core::{Core, MOST_RECORDED};
-use crate::device::driver::BufferKind;
+use crate::device::core::{Core, MOST_RECORDED, StagingBuffer};
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
 use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
@@ -366,10 +368,13 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
     Ok(())
 }
 
+/// The core, and a piece of staging memory in it.
+type Reserved<'a> = (std::sync::MutexGuard<'a, Core>, Piece<StagingBuffer>);
+
 /// A piece of staging memory; buys a chunk, or waits for one, where none is ready. Returns with the lock held. The piece of
 /// an upload can be shorter than asked for.
 #[track_caller]
-fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::sync::MutexGuard<'_, Core>, Piece)> {
+fn reserve(device: &Device, direction: Direction, size: u64) -> Result<Reserved<'_>> {
     let shared = device.shared();
     let mut core = shared.lock();
     loop {
@@ -380,11 +385,7 @@ fn reserve(device: &Device, direction: Direction, size: u64) -> Result<(std::syn
         match core.staging.purchase(direction, size) {
             Some(chunk) => {
                 drop(core);
-                let kind = if direction == Direction::Upload { BufferKind::Upload } else { BufferKind::Download };
-                let buffer = shared.create_buffer(chunk, kind).map_err(|error| Error::Device {
-                    fact: format!("no staging memory of {chunk} bytes: {error}"),
-                    help: "free host memory; the device stays usable".into(),
-                })?;
+                let buffer = shared.buy_staging(direction, chunk)?;
                 core = shared.lock();
                 core.staging.add(direction, chunk, buffer);
             }
@@ -417,7 +418,12 @@ fn enqueue_on(
     // (At the bound, not above it: a recording's memory grows by doubling.)
     let flooded = core.timeline.backlog() >= MOST_RECORDED;
     let shared = device.shared();
-    shared.wake(core);
+    if core.naps && core.is_light() {
+        // It looks by itself soon.
+        drop(core);
+    } else {
+        shared.wake(core);
+    }
     if flooded {
         let mut core = shared.lock();
         while core.timeline.backlog() > MOST_RECORDED / 2 && core.lost.is_none() && !core.stop {

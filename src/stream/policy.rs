@@ -17,6 +17,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(1);
 /// How long commands are left for a larger batch while the device is busy. With a look more before and after they reach the
 /// driver within 10 ms of their call, unless the driver has its fill.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
+/// How long small uploads alone are left for more: nobody can see them yet, and a submission costs as much as dozens of them.
+pub(super) const LIGHT_PATIENCE: Duration = Duration::from_millis(2);
 /// Commands in one submission at most: bounds the time the lock is held to take them, and bind groups alive.
 pub(super) const MOST_COMMANDS: usize = 1024;
 /// Estimated work of one submission at most. Drivers end submissions of a few seconds (GL: calls beside one of 6 s fail).
@@ -32,20 +34,22 @@ pub(super) const FIRST_GUESS: f64 = 5_000.0;
 #[derive(Default)]
 pub(super) struct Policy {
     left_since: Option<Duration>,
+    /// Nothing but small uploads is recorded.
+    pub(super) light: bool,
 }
 
 impl Policy {
     /// What to submit next; `None` when it is better to wait. `now` is the time since anything.
     pub(super) fn target(&mut self, timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, now: Duration) -> Option<Flush> {
         let left = self.left_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        let flush = choose(timeline, wishes, in_flight, left);
+        let flush = choose(timeline, wishes, in_flight, left, self.light);
         let leaves = flush.is_none() && timeline.backlog() > 0;
         self.left_since = leaves.then(|| self.left_since.unwrap_or(now));
         flush
     }
 }
 
-fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Duration) -> Option<Flush> {
+fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Duration, light: bool) -> Option<Flush> {
     if in_flight >= MOST_IN_FLIGHT {
         return None;
     }
@@ -53,8 +57,11 @@ fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Dura
     if let Some(point) = timeline.urgent() {
         return Some(Flush::To(point));
     }
-    if let Some(first) = wishes.first(timeline) {
-        return Some(Flush::To(first.clone()));
+    if let Some(next) = wishes.next(timeline) {
+        return Some(Flush::To(next));
+    }
+    if light && left < LIGHT_PATIENCE {
+        return None;
     }
     let worth = if in_flight == 0 || left >= PATIENCE { 1 } else { BATCH };
     (timeline.backlog() >= worth).then_some(Flush::Everything)

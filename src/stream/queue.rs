@@ -20,7 +20,7 @@ use crate::kernel::pipeline::Registry;
 use crate::stream::batch::Taken;
 use crate::stream::encode::{self, Encoder, Resolved, Uniform};
 use crate::stream::interop::last_words;
-use crate::stream::mail::{Mailbox, waker};
+use crate::stream::mail::{Mailbox, discard, waker};
 use crate::stream::policy::{self, Estimates, Policy};
 use crate::stream::timestamps::TimeSet;
 use crate::timeline::SubmissionId;
@@ -131,8 +131,13 @@ impl Queue {
                     let mut core = shared.lock();
                     // There is nothing to learn: who asked has been answered.
                     core.look = false;
-                    if nothing_asked(&core) && core.submit_waiters.is_empty() && core.timeline.backlog() == 0 {
+                    let goes_on = !nothing_asked(&core) || !core.submit_waiters.is_empty();
+                    if !goes_on && core.timeline.backlog() == 0 {
                         shared.signals.sleep(core);
+                    } else if !goes_on && core.is_light() && core.wanted.is_empty() {
+                        core.naps = true;
+                        shared.signals.nap(core, policy::LIGHT_PATIENCE);
+                        shared.lock().naps = false;
                     }
                 }
                 Progress::Stop => return self.close(shared),
@@ -216,6 +221,9 @@ impl Queue {
             drop(core);
             self.encoder.drop_copies();
             let mut core = shared.lock();
+            core.staging.empty_cache();
+            drop(discard(core));
+            let mut core = shared.lock();
             core.drop_copies = false;
             self.count(&mut core);
             drop(core);
@@ -227,6 +235,8 @@ impl Queue {
         let target = {
             let core = &mut *core;
             let now = self.started.elapsed();
+            // (In browsers nothing would look again later.)
+            self.policy.light = cfg!(not(target_arch = "wasm32")) && core.is_light();
             let in_flight = if core.stop { 0 } else { self.in_flight.len() };
             self.policy.target(&core.timeline, &mut core.wanted, in_flight, now)
         };
@@ -250,7 +260,7 @@ impl Queue {
         }
         for (stream, count) in &batch.runs {
             for _ in 0..*count {
-                if let Some(command) = core.recordings[stream.0 as usize].pop_front() {
+                if let Some(command) = core.take_recorded(*stream) {
                     taken.resolve(&mut core, command);
                 }
             }
@@ -423,13 +433,14 @@ fn forget(shared: &Shared, buffers: Vec<wgpu::Buffer>) {
 
 /// True when no other thread wants anything of the queue but that it submits.
 fn nothing_asked(core: &Core) -> bool {
-    !core.stop && core.orders.is_empty() && core.read.is_empty() && core.released.is_empty() && !core.drop_copies
+    !core.stop && core.orders.is_empty() && !core.staging.has_discarded() && core.released.is_empty() && !core.drop_copies
 }
 
 /// Recorded commands will never run: nobody can see their results. They are for the caller to drop, without the lock: what an
 /// application's closures hold may need it.
 #[must_use]
 fn drop_recordings(core: &mut Core) -> Vec<VecDeque<Command>> {
+    core.recorded = (0, 0);
     let recordings = std::mem::take(&mut core.recordings);
     for command in recordings.iter().flatten() {
         command.op.places().iter().for_each(|place| core.places.release(*place));

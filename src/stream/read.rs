@@ -1,13 +1,15 @@
 //! Reading device memory: a copy into staging, enqueued at the call; the bytes come when it has been executed.
 
 use std::pin::Pin;
+use std::sync::MutexGuard;
 use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
 use smallvec::SmallVec;
 
-use crate::device::command::{Command, Op};
-use crate::device::core::{PendingRead, ReadSlot};
+use crate::device::command::{ChunkId, Command, Op};
+use crate::device::core::{Core, PendingRead, ReadSlot};
+use crate::device::pinned::ReadBytes;
 use crate::device::places::PlaceId;
 use crate::device::staging::Direction;
 use crate::device::{Device, Memory, WaitKind};
@@ -61,68 +63,90 @@ impl Future for ReadFuture {
 }
 
 fn bytes(device: &Device, slot: Result<ReadSlot>) -> Result<Vec<u8>> {
-    let slot = slot?;
-    let view = |range: std::ops::Range<u64>| {
-        slot.chunk.buffer.get_mapped_range(range).map(|view| view.to_vec()).map_err(|error| Error::Device {
-            fact: format!("a read could not be mapped: {error}"),
-            help: "read again, or open a new device".into(),
-        })
-    };
-    let status = view(slot.status_offset..slot.status_offset + STATUS_SIZE)?;
-    let data = if slot.size == 0 { Vec::new() } else { view(slot.offset..slot.offset + slot.size)? };
-    drop(slot);
-    report_status(device, &status);
+    Ok(open(device, slot)?.data().to_vec())
+}
+
+/// What has arrived, once errors of what was enqueued before it are told.
+pub(super) fn open(device: &Device, slot: Result<ReadSlot>) -> Result<ReadBytes> {
+    let bytes = ReadBytes::new(slot?, STATUS_SIZE)?;
+    report_status(device, bytes.status());
     take_error(device)?;
-    Ok(data)
+    Ok(bytes)
 }
 
 /// Enqueues a read of `size` bytes of `memory` from `offset` on the current stream.
 #[track_caller]
 pub(crate) fn read(device: &Device, memory: &Memory, offset: u64, size: u64, label: &'static str) -> Result<ReadFuture> {
-    let mut accesses = AccessList::default();
-    accesses.push(memory.block(), Access::Read);
-    enqueue_read(device, memory.place(), &accesses, offset, size, label)
+    enqueue_read(device, &Source::of(memory, offset, size), label)
+}
+
+/// What is read.
+pub(super) struct Source {
+    place: PlaceId,
+    pub(super) accesses: AccessList,
+    offset: u64,
+    size: u64,
+}
+
+impl Source {
+    /// `size` bytes of `memory` from `offset`.
+    pub(super) fn of(memory: &Memory, offset: u64, size: u64) -> Source {
+        let mut accesses = AccessList::default();
+        accesses.push(memory.block(), Access::Read);
+        Source { place: memory.place(), accesses, offset, size }
+    }
+
+    /// The status words, which every read brings along.
+    fn status() -> Source {
+        Source { place: PlaceId::STATUS, accesses: AccessList::default(), offset: 0, size: 0 }
+    }
+
+    /// Bytes that it takes of a chunk.
+    pub(super) fn staged(size: u64) -> u64 {
+        size.next_multiple_of(STATUS_ALIGNMENT) + STATUS_SIZE
+    }
 }
 
 #[track_caller]
-fn enqueue_read(
-    device: &Device,
-    src: PlaceId,
-    accesses: &AccessList,
-    src_offset: u64,
-    size: u64,
-    label: &'static str,
-) -> Result<ReadFuture> {
-    let status_offset = size.next_multiple_of(STATUS_ALIGNMENT);
+fn enqueue_read(device: &Device, source: &Source, label: &'static str) -> Result<ReadFuture> {
     {
         let mut core = device.shared().lock();
-        core.usable(label, accesses)?;
+        core.usable(label, &source.accesses)?;
         let commands = core.timeline.stats().commands;
         core.staging.start_download(commands);
     }
-    let (mut core, piece) = super::reserve(device, Direction::Download, status_offset + STATUS_SIZE)?;
+    let (core, piece) = super::reserve(device, Direction::Download, Source::staged(source.size))?;
+    let answer = send(device, core, source, (piece.chunk, piece.offset), label);
+    Ok(ReadFuture { device: device.clone(), answer })
+}
+
+/// Enqueues the copy to a place of a chunk on the current stream.
+#[track_caller]
+pub(super) fn send(
+    device: &Device,
+    mut core: MutexGuard<'_, Core>,
+    source: &Source,
+    (chunk, chunk_offset): (ChunkId, u64),
+    label: &'static str,
+) -> oneshot::Receiver<Result<ReadSlot>> {
+    let Source { place: src, offset: src_offset, size, .. } = *source;
     let (sender, answer) = oneshot::channel();
-    core.reads.push(PendingRead {
-        chunk: piece.chunk,
-        offset: piece.offset,
-        size,
-        status_offset: piece.offset + status_offset,
-        answer: sender,
-    });
-    let op = Op::Download { src, src_offset, chunk: piece.chunk, chunk_offset: piece.offset, size };
+    let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
+    core.reads.push(PendingRead { chunk, offset: chunk_offset, size, status_offset, answer: sender });
+    let op = Op::Download { src, src_offset, chunk, chunk_offset, size };
     let stream = super::current_id(device);
-    core.enqueue(stream, accesses, Command { label, location: Origin::line(), op });
+    core.enqueue(stream, &source.accesses, Command { label, location: Origin::line(), op });
     let fence = core.timeline.last(stream);
     core.want(&[fence].into_iter().collect());
     device.shared().wake(core);
-    Ok(ReadFuture { device: device.clone(), answer })
+    answer
 }
 
 /// After a wait: reads the status words where an index kernel may have written them, and returns any late error.
 #[track_caller]
 pub(super) fn check_status(device: &Device) -> Result<()> {
     if device.shared().lock().status_used {
-        let ReadFuture { answer, .. } = enqueue_read(device, PlaceId::STATUS, &AccessList::default(), 0, 0, "status")?;
+        let ReadFuture { answer, .. } = enqueue_read(device, &Source::status(), "status")?;
         bytes(device, device.block_on(answer, WaitKind::Synchronize, Origin::line())?)?;
         device.shared().lock().status_used = false;
     }
@@ -132,7 +156,7 @@ pub(super) fn check_status(device: &Device) -> Result<()> {
 /// [`check_status`] as a future.
 pub(super) async fn check_status_async(device: &Device) -> Result<()> {
     if device.shared().lock().status_used {
-        let read = enqueue_read(device, PlaceId::STATUS, &AccessList::default(), 0, 0, "status")?;
+        let read = enqueue_read(device, &Source::status(), "status")?;
         read.await?;
         device.shared().lock().status_used = false;
     }

@@ -6,6 +6,7 @@
 mod create;
 mod display;
 mod interop;
+mod pinned;
 mod storage;
 mod transfer;
 mod view;

@@ -32,3 +32,79 @@ fn field_20_operands_share_one_segment() {
     }
     assert_eq!(device.stats().memory.segment.peak, 1, "the operands were meant to share a segment");
 }
+
+/// cubecl: after hundreds of small uploads without a submission staging was exhausted, and early tensors were corrupt.
+#[test]
+fn field_07_a_thousand_uploads_keep_their_contents() {
+    let device = open(DeviceOptions::default());
+    for len in [1, 37, 1024, 20_000] {
+        let value = |i: usize, k: usize| (i * 13 + k % 251) as f32;
+        let contents = |i: usize| -> Vec<f32> { (0..len).map(|k| value(i, k)).collect() };
+        let tensors: Vec<Tensor> = (0..1000).map(|i| Tensor::from_slice(&device, &[len], &contents(i)).unwrap()).collect();
+        let stats = device.stats();
+        assert!(stats.staging_upload_bytes <= 64 << 20, "{stats:?}");
+        for (i, tensor) in tensors.iter().enumerate() {
+            assert!(tensor.to_vec::<f32>().unwrap() == contents(i), "tensor {i} of {len} elements");
+        }
+    }
+}
+
+/// cubecl: an upload jumped ahead of kernels that were encoded before it and overwrote the memory that they read.
+#[test]
+fn field_15_an_upload_waits_for_the_readers_of_its_memory() {
+    let device = open(DeviceOptions::default());
+    let side = device.new_stream();
+    let mut same_block = 0;
+    for round in 0..200 {
+        let old = Tensor::from_slice(&device, &[3000], &vec![round as f32; 3000]).unwrap();
+        let sum = old.add_scalar(1.0).unwrap();
+        let before = device.memory_allocated();
+        drop(old);
+        let upload = || Tensor::from_slice(&device, &[3000], &vec![-1.0f32; 3000]).unwrap();
+        // On the same stream and on another one; pinned, too, which is not copied at the call.
+        let pinned = device.pin_memory(&vec![-1.0f32; 3000]).unwrap();
+        let new = match round % 3 {
+            0 => upload(),
+            1 => side.scope(upload),
+            _ => Tensor::from_pinned(&[3000], &pinned).unwrap(),
+        };
+        same_block += u32::from(device.memory_allocated() == before);
+        assert!(sum.to_vec::<f32>().unwrap() == vec![round as f32 + 1.0; 3000], "round {round}");
+        assert!(new.to_vec::<f32>().unwrap() == vec![-1.0; 3000], "round {round}");
+    }
+    assert_eq!(same_block, 200);
+    // All of it fits the first segment: blocks were used again.
+    assert_eq!(device.stats().memory.segment.peak, 1);
+}
+
+/// pytorch: stale data after a non-blocking copy to the host.
+#[test]
+fn field_32_no_elements_before_the_copy_is_done() {
+    let device = open(DeviceOptions::default());
+    let x = Tensor::from_slice(&device, &[512, 512], &vec![0.001f32; 512 * 512]).unwrap();
+    x.matmul(&x).unwrap();
+    device.synchronize().unwrap();
+    let (mut first, mut second) = (device.pinned_download::<f32>(4).unwrap(), device.pinned_download::<f32>(4).unwrap());
+    let mut early = 0;
+    for round in 0..5 {
+        let mut y = x.clone();
+        for _ in 0..8 {
+            y = y.matmul(&x).unwrap();
+        }
+        // What is there only when all of that has been computed.
+        let last = y.narrow(0, 511, 1).unwrap().narrow(1, 508, 4).unwrap().mul_scalar(0.0).unwrap();
+        let last = last.add_scalar(f64::from(round)).unwrap().reshape(&[4]).unwrap();
+        let mut read = last.copy_to_pinned(&mut first).unwrap();
+        let done = device.default_stream().record_event();
+        while let None = read.try_take().unwrap().inspect(|elements| {
+            assert_eq!(*elements, [round as f32; 4]);
+            assert!(done.query(), "elements before the copy was done");
+        }) {
+            early += 1;
+            std::thread::yield_now();
+        }
+        let awaited = last.copy_to_pinned(&mut second).unwrap();
+        assert_eq!(pollster::block_on(awaited).unwrap(), [round as f32; 4]);
+    }
+    assert!(early > 0, "the host was never early");
+}

@@ -200,4 +200,42 @@ fn field_31_staging_fits_its_request() {
     assert_eq!(x.to_vec::<f32>().unwrap(), data);
     let down = device.stats().staging_download_bytes;
     assert!(down < 140_000_000, "{down} bytes of download staging for {bytes}");
+    // Held by a user: each way fits its request.
+    let up = device.pin_memory(&data).unwrap();
+    let mut down = device.pinned_download::<f32>(data.len()).unwrap();
+    let pinned = device.pinned_memory_stats().reserved_bytes.current;
+    assert!(pinned < 280_000_000, "{pinned} bytes pinned for twice {bytes}");
+    assert!(Tensor::from_pinned(&[data.len()], &up).unwrap().copy_to_pinned(&mut down).unwrap().wait().unwrap() == data);
+}
+
+/// wgpu: out of memory in the staging of an upload lost the device.
+#[test]
+fn field_09_refused_staging_is_an_error_and_the_device_lives() {
+    let device = open();
+    let x = Tensor::from_slice(&device, &[100_000], &vec![1.0f32; 100_000]).unwrap();
+    let mut down = device.pinned_download::<f32>(100_000).unwrap();
+    let pinned = device.pin_memory(&vec![2.0f32; 100_000]).unwrap();
+    device.synchronize().unwrap();
+    let refused = |result: linn::Result<()>| {
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("no staging memory of") && text.contains("\nhelp: "), "{text}");
+        // Nothing else is wrong: what exists is used on.
+        device.synchronize().unwrap();
+        assert_eq!(x.narrow(0, 0, 3).unwrap().to_vec::<f32>().unwrap(), [1.0; 3]);
+        device.validate_memory().unwrap();
+    };
+    // Each needs a buffer that there is not.
+    device.empty_cache().unwrap();
+    device.refuse_driver_calls(0, 1);
+    refused(x.copy_from_slice_(&[5.0f32; 100_000]));
+    device.refuse_driver_calls(0, 1);
+    refused(x.to_vec::<f32>().map(drop));
+    device.refuse_driver_calls(0, 1);
+    refused(device.pinned_upload::<f32>(70_000).map(drop));
+    device.refuse_driver_calls(0, 1);
+    refused(device.pinned_download::<f32>(70_000).map(drop));
+    device.refuse_driver_calls(0, 0);
+    x.copy_from_pinned_(&pinned).unwrap();
+    assert_eq!(x.copy_to_pinned(&mut down).unwrap().wait().unwrap(), [2.0; 100_000]);
+    assert_eq!(device.pinned_memory_stats().num_host_alloc, 2);
 }

@@ -1,5 +1,6 @@
 //! Tests that need wgpu or naga but no driver.
 
+mod data_loader;
 mod device;
 mod events;
 mod exit;
@@ -10,6 +11,7 @@ mod mem_pool;
 mod memory;
 mod observers;
 mod order_edges;
+mod pinned;
 #[path = "../support/reference.rs"]
 mod reference;
 mod refusals;

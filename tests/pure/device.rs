@@ -6,5 +6,6 @@ pub mod load;
 #[allow(dead_code)]
 #[path = "../../src/device/places.rs"]
 pub mod places;
+#[allow(dead_code)]
 #[path = "../../src/device/wishes.rs"]
 pub mod wishes;

@@ -1,7 +1,7 @@
 //! The tables that people read, letter by letter.
 
 use linn::memory::{Breakdown, Category, PoolStats, Stat, Stats};
-use linn::profile::summary::{category_summary, memory_summary};
+use linn::profile::summary::{HostMemory, category_summary, memory_summary};
 
 const MIB: u64 = 1 << 20;
 
@@ -63,6 +63,11 @@ rounding                 100 B                 200 B                 300 B
 cached                 1.0 MiB               2.0 MiB               3.0 MiB
 = reserved            13.0 MiB              15.5 MiB              18.0 MiB
 staging                1.5 MiB  (host memory, not part of reserved)
+pinned                 3.0 MiB  (host memory, not part of reserved; 2.0 MiB held, 1.0 MiB cached)
 ";
-    assert_eq!(category_summary(&stats(), &breakdown(1), 3 << 19), expected);
+    let mut host = HostMemory { staging: 3 << 19, pinned_held: 2 * MIB, pinned_cached: MIB };
+    assert_eq!(category_summary(&stats(), &breakdown(1), host), expected);
+    host = HostMemory::default();
+    let (pool, _) = expected.split_at(expected.find("staging").unwrap());
+    assert_eq!(category_summary(&stats(), &breakdown(1), host), pool);
 }

@@ -7,7 +7,8 @@ use linn::ids::{BlockId, Fence, FenceSet, Horizons, StreamId};
 use linn::timeline::{Access, Flush, SubmissionId, Timeline};
 
 use super::policy::{
-    BATCH, Budget, Estimates, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_TIMES, MOST_WORK, PATIENCE, Policy,
+    BATCH, Budget, Estimates, LIGHT_PATIENCE, LOOK, MOST_BYTES, MOST_COMMANDS, MOST_IN_FLIGHT, MOST_TIMES, MOST_WORK, PATIENCE,
+    Policy,
 };
 use crate::chance::Random;
 use crate::device::load::{Load, PipelineId};
@@ -96,6 +97,27 @@ fn a_busy_device_gets_a_batch_when_it_is_worth_it_or_was_left_long_enough() {
 }
 
 #[test]
+fn small_uploads_alone_are_left_for_a_moment() {
+    for in_flight in [0, 1] {
+        let mut case = Case::with(BATCH);
+        case.policy.light = true;
+        assert_eq!(case.submit(in_flight), []);
+        case.now += LIGHT_PATIENCE - Duration::from_micros(1);
+        assert_eq!(case.submit(in_flight), []);
+        case.now += Duration::from_micros(1);
+        assert_eq!(case.submit(in_flight), [(0, BATCH as usize)]);
+        // Not where somebody waits, nor where something else was enqueued.
+        case.enqueue(MAIN, BATCH);
+        assert_eq!(case.submit(in_flight), []);
+        case.want(MAIN, BATCH + 1);
+        assert_eq!(case.submit(in_flight), [(0, 1)]);
+        case.policy.light = false;
+        case.enqueue(MAIN, 1);
+        assert_eq!(case.submit(in_flight), [(0, BATCH as usize)]);
+    }
+}
+
+#[test]
 fn a_driver_that_has_its_fill_gets_nothing() {
     let mut case = Case::with(1000);
     let urgent = case.timeline.new_stream_with_priority(-3);
@@ -114,6 +136,32 @@ fn the_first_wish_goes_first_and_near_ones_join() {
     let taken: Vec<usize> = (0..3).map(|_| case.submit(0)[0].1).collect();
     assert_eq!(taken, [140, 360, 500]);
     assert_eq!(case.submit(0), []);
+}
+
+#[test]
+fn a_wish_of_many_submissions_takes_turns_with_those_of_other_streams() {
+    let mut case = Case::with(1000);
+    let (side, idle) = (case.timeline.new_stream(), case.timeline.new_stream());
+    case.enqueue(side, 150);
+    case.enqueue(idle, 1);
+    // 100 commands at a time.
+    let submit = |case: &mut Case| {
+        let flush = case.target(0).unwrap();
+        let mut count = 0;
+        let batch = case.timeline.plan(&flush, |_, _| {
+            count += 1;
+            count <= 100
+        });
+        case.timeline.handle_submitted(&batch);
+        batch.runs[0]
+    };
+    // The second on the first stream does not go ahead of the first.
+    [(MAIN, 250), (MAIN, 1000), (side, 150)].into_iter().for_each(|(stream, number)| case.want(stream, number));
+    assert_eq!(submit(&mut case), (MAIN, 100));
+    case.want(idle, 1);
+    assert_eq!(submit(&mut case), (side, 100));
+    let order: Vec<_> = (0..5).map(|_| submit(&mut case)).collect();
+    assert_eq!(order, [(MAIN, 100), (idle, 1), (side, 50), (MAIN, 50), (MAIN, 100)]);
 }
 
 #[test]
