@@ -22,7 +22,7 @@ impl Stream {
     /// `record` runs later, once at most, on linn's own thread, when the commands before it have been encoded. It gets the
     /// windows of `reads` and then of `writes`, in their order. It cannot wait for linn (such calls are errors there), and
     /// is best quick: nothing else is submitted meanwhile. What it needs beside, it holds: pipelines, or a clone of the
-    /// application's [`wgpu::Device`](crate::wgpu::Device). Its commands are a submission of their own.
+    /// application's `wgpu::Device`. Its commands are a submission of their own.
     ///
     /// What wgpu refuses of them, and a panic of the closure, is an error of the next call that synchronises; nothing of
     /// them is executed then.
