@@ -10,6 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use linn::kernel::params::Contiguous;
 use linn::{Device, Tensor};
 
+#[allow(dead_code)] // the benches that share it use parts of it
 #[path = "support/bare.rs"]
 mod bare;
 use bare::Bare;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use linn::data::{DataLoader, DataLoaderOptions, HostTensor};
 use linn::{Device, Tensor};
 
+#[allow(dead_code)] // the benches that share it use parts of it
 #[path = "support/bare.rs"]
 mod bare;
 use bare::Bare;

@@ -96,13 +96,15 @@ fn field_32_no_elements_before_the_copy_is_done() {
         let last = last.add_scalar(f64::from(round)).unwrap().reshape(&[4]).unwrap();
         let mut read = last.copy_to_pinned(&mut first).unwrap();
         let done = device.default_stream().record_event();
-        while let None = read.try_take().unwrap().inspect(|elements| {
-            assert_eq!(*elements, [round as f32; 4]);
-            assert!(done.query(), "elements before the copy was done");
-        }) {
-            early += 1;
+        let elements = loop {
+            match read.try_take().unwrap() {
+                Some(elements) => break elements,
+                None => early += 1,
+            }
             std::thread::yield_now();
-        }
+        };
+        assert!(done.query(), "elements before the copy was done");
+        assert_eq!(*elements, [round as f32; 4]);
         let awaited = last.copy_to_pinned(&mut second).unwrap();
         assert_eq!(pollster::block_on(awaited).unwrap(), [round as f32; 4]);
     }

@@ -92,7 +92,7 @@ fn what_is_dropped_in_flight_is_not_lent_before_it_is_done() {
         // The same size again, at once: another buffer, or the same one when it is free.
         let other = device.pin_memory(&vec![-1.0f32; 50_000]).unwrap();
         let mut down = device.pinned_download::<f32>(50_000).unwrap();
-        drop(x.copy_to_pinned(&mut down).unwrap());
+        let _unread = x.copy_to_pinned(&mut down).unwrap();
         drop(down);
         results.push((x.add_scalar(0.5).unwrap(), other, busy));
     }
