@@ -46,11 +46,6 @@ fn all() -> Vec<(&'static str, Error, String)> {
             "dropout: p is 1.5\nhelp: use a probability from 0 to 1",
         ),
         case(
-            "Data",
-            Error::Data { fact: "item 7 could not be prepared: no such file".into(), help: "see the producer's error".into() },
-            "data loader: item 7 could not be prepared: no such file\nhelp: see the producer's error",
-        ),
-        case(
             "DeviceMismatch",
             Error::DeviceMismatch { op: "add", fact: "llvmpipe and noop".into() },
             "add: operands live on two devices: llvmpipe and noop\nhelp: bring one of them to the other's device with to(&device)",
@@ -73,6 +68,11 @@ fn all() -> Vec<(&'static str, Error, String)> {
             "Device",
             Error::Device { fact: "gather: index 7 at position 0 is out of range for 5 entries".into(), help: "check it".into() },
             "device: gather: index 7 at position 0 is out of range for 5 entries\nhelp: check it",
+        ),
+        case(
+            "Data",
+            Error::Data { fact: "item 7 could not be prepared: no such file".into(), help: "see the producer's error".into() },
+            "data loader: item 7 could not be prepared: no such file\nhelp: see the producer's error",
         ),
         case(
             "File",
