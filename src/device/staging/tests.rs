@@ -246,7 +246,7 @@ proptest! {
             world.check();
         }
         // Everything comes to its end: who waits is told, nothing is lost.
-        while !world.enqueued.is_empty() || !world.submitted.is_empty() || !world.answers.is_empty() {
+        while [world.enqueued.len(), world.submitted.len(), world.answers.len(), world.readers.len()].iter().any(|left| *left > 0) {
             world.submit(64);
             world.complete(true);
             world.collect();
