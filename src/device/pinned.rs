@@ -58,9 +58,13 @@ impl Shared {
     /// Buys a staging buffer.
     pub(crate) fn buy_staging(&self, direction: Direction, size: u64) -> Result<StagingBuffer> {
         let kind = if direction == Direction::Upload { BufferKind::Upload } else { BufferKind::Download };
-        let refused = |error| Error::Device {
-            fact: format!("no staging memory of {size} bytes: {error}"),
-            help: "free host memory; the device stays usable".into(),
+        // A device that is lost refuses too, and that is what has happened then.
+        let refused = |error| match self.lock().alive() {
+            Err(lost) => lost,
+            Ok(()) => Error::Device {
+                fact: format!("no staging memory of {size} bytes: {error}"),
+                help: "free host memory; the device stays usable".into(),
+            },
         };
         self.create_buffer(size, kind).map(StagingBuffer::new).map_err(refused)
     }
