@@ -328,6 +328,11 @@ impl<B: Clone, W> Staging<B, W> {
         if chunk.turn != turn.turn || chunk.state != State::Mapping {
             return Mapped::Stale;
         }
+        if !ok && chunk.unencoded > 0 {
+            // Copies of it are recorded, and read what it holds without any mapping; it is mapped again behind them.
+            chunk.state = State::Sealed;
+            return Mapped::Stale;
+        }
         if !ok {
             chunk.state = State::Dead;
             if chunk.owner != Owner::Held {

@@ -218,7 +218,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
     #[test]
     fn chunks_are_used_by_one_at_a_time(steps in proptest::collection::vec((0..14u8, 0..64usize, 1..20_000_000u64), 1..120)) {
         let mut world = World::default();
