@@ -15,6 +15,7 @@ use super::Upload;
 use super::host::{HostTensor, PinnedTensor, Slots};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::stream::interop::last_words;
 use crate::stream::{Origin, Stream};
 use crate::tensor::Tensor;
 
@@ -270,9 +271,8 @@ fn pin(device: &Device, arrays: Vec<HostTensor>, used: Vec<PinnedTensor>, prepar
 /// The answer of `call`, or its panic as an error.
 fn caught<T>(item: u64, call: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
         Err(Error::Data {
-            fact: format!("the producer panicked at item {item}: {}", text.as_deref().unwrap_or("without a message")),
+            fact: format!("the producer panicked at item {item}: {}", last_words(panic.as_ref())),
             help: "mend the producer; the loader goes on with the next item".into(),
         })
     })

@@ -110,6 +110,13 @@ pub(crate) struct Pipelines {
 /// Bytes of a uniform binding; parameters are never larger.
 pub(crate) const UNIFORM_SIZE: u64 = crate::device::command::MAX_PARAMS as u64;
 
+/// How kernels bind memory of tensors.
+pub(crate) const STORAGE: wgpu::BindingType = wgpu::BindingType::Buffer {
+    ty: wgpu::BufferBindingType::Storage { read_only: false },
+    has_dynamic_offset: false,
+    min_binding_size: None,
+};
+
 impl Pipelines {
     pub(crate) fn new(device: &wgpu::Device) -> Pipelines {
         let entry = wgpu::BindGroupLayoutEntry {
@@ -181,16 +188,11 @@ impl Pipelines {
                 format: wgpu::TextureFormat::Rgba32Float,
                 view_dimension: wgpu::TextureViewDimension::D2,
             };
-            let storage = wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: false },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            };
             let entries: Vec<wgpu::BindGroupLayoutEntry> = (0..bindings)
                 .map(|binding| wgpu::BindGroupLayoutEntry {
                     binding: binding as u32,
                     visibility: wgpu::ShaderStages::COMPUTE,
-                    ty: if textures >> binding & 1 == 1 { texture } else { storage },
+                    ty: if textures >> binding & 1 == 1 { texture } else { STORAGE },
                     count: None,
                 })
                 .collect();

@@ -24,6 +24,7 @@ use crate::device::command::{Command, Foreign, Op, Record};
 use crate::device::{Device, DeviceOptions, Gpu, Memory};
 use crate::error::{Error, Result};
 use crate::ids::StreamId;
+use crate::kernel::pipeline::STORAGE;
 use crate::memory::Tag;
 use crate::stream::{Stream, enqueue, queue};
 use crate::timeline::{Access, AccessList};
@@ -156,7 +157,7 @@ impl ForeignCommands {
 }
 
 /// What a panic said.
-pub(super) fn last_words(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn last_words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
 }
@@ -237,21 +238,11 @@ pub(crate) fn import(device: &Device, buffer: &wgpu::Buffer, offset: u64, size: 
     // A buffer of another wgpu device is found out here, not when somebody else's work is encoded beside it.
     let gpu = &device.shared().gpu;
     let bind = || {
-        let entry = wgpu::BindGroupLayoutEntry {
-            binding: 0,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: false },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
+        let entry = wgpu::BindGroupLayoutEntry { binding: 0, visibility: wgpu::ShaderStages::COMPUTE, ty: STORAGE, count: None };
         let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some(op), entries: &[entry] };
         let layout = gpu.device.create_bind_group_layout(&descriptor);
-        let size = std::num::NonZeroU64::new(block_size);
-        let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size });
-        let entries = [wgpu::BindGroupEntry { binding: 0, resource }];
+        let window = Window { buffer: buffer.clone(), offset, size: block_size };
+        let entries = [wgpu::BindGroupEntry { binding: 0, resource: window.binding() }];
         let _ = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor { label: Some(op), layout: &layout, entries: &entries });
     };
     gpu.attempt("linn.import", bind).map_err(|fact| {

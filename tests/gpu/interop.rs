@@ -33,12 +33,8 @@ fn open(rich: bool, polling: Polling) -> (wgpu::Device, wgpu::Queue, Device) {
     (device, queue, linn)
 }
 
-/// A kernel of the application's: doubles the elements of its only binding.
-fn doubling(device: &wgpu::Device) -> wgpu::ComputePipeline {
-    let source = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
-        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            if id.x < arrayLength(&x) { x[id.x] = x[id.x] * 2.0; }
-        }";
+/// The pipeline of a kernel of the application's.
+fn compute(device: &wgpu::Device, source: &str) -> wgpu::ComputePipeline {
     let module = device
         .create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(source.into()) });
     device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -49,6 +45,15 @@ fn doubling(device: &wgpu::Device) -> wgpu::ComputePipeline {
         compilation_options: Default::default(),
         cache: None,
     })
+}
+
+/// A kernel of the application's: doubles the elements of its only binding.
+fn doubling(device: &wgpu::Device) -> wgpu::ComputePipeline {
+    let source = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&x) { x[id.x] = x[id.x] * 2.0; }
+        }";
+    compute(device, source)
 }
 
 /// Records the kernel over a window.
@@ -167,16 +172,7 @@ fn what_linn_computed_is_dispatched_and_bound_as_a_uniform() {
     let source = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
         @group(0) @binding(1) var<uniform> by: vec4<f32>;
         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] = x[id.x] + by.y; }";
-    let module = device
-        .create_shader_module(wgpu::ShaderModuleDescriptor { label: None, source: wgpu::ShaderSource::Wgsl(source.into()) });
-    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: None,
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: Default::default(),
-        cache: None,
-    });
+    let pipeline = compute(&device, source);
     let pool = MemPool::new(&linn, MemPoolOptions { no_split: true, ..MemPoolOptions::default() });
     for round in 1..=3 {
         let x = Tensor::zeros(&linn, &[32]).unwrap();

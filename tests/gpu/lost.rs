@@ -5,16 +5,11 @@ use std::time::Duration;
 
 use linn::{Device, DeviceOptions, Error, Result, Tensor};
 
-use crate::device::open;
+use crate::device::{open, products};
 
 /// Work for a tenth of a second and more on a software driver, in several submissions.
 fn long_work(device: &Device) -> Tensor {
-    let x = Tensor::from_slice(device, &[256, 256], &vec![0.001f32; 256 * 256]).unwrap();
-    let mut y = x.clone();
-    for _ in 0..60 {
-        y = y.matmul(&x).unwrap();
-    }
-    y
+    products(device, 256, 60)
 }
 
 fn is_lost<T>(result: Result<T>) -> bool {

@@ -3,16 +3,11 @@
 use linn::device::{SyncDebug, WaitKind};
 use linn::{Device, DeviceOptions, Tensor};
 
-use crate::device::open;
+use crate::device::{open, products};
 
 /// Enough work to be busy for a while, on a software driver about 0.2 s.
 fn long_work(device: &Device) -> Tensor {
-    let x = Tensor::from_slice(device, &[512, 512], &vec![0.001f32; 512 * 512]).unwrap();
-    let mut y = x.clone();
-    for _ in 0..12 {
-        y = y.matmul(&x).unwrap();
-    }
-    y
+    products(device, 512, 12)
 }
 
 #[test]

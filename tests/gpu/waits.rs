@@ -5,7 +5,7 @@ use std::time::Duration;
 use linn::device::{HostWait, SyncDebug, WaitKind};
 use linn::{DeviceOptions, Event, Tensor};
 
-use crate::device::open;
+use crate::device::{open, products};
 
 /// Waits of this file.
 fn here(device: &linn::Device) -> Vec<HostWait> {
@@ -83,12 +83,7 @@ fn a_flood_waits_for_room_on_its_own_line() {
 
 /// About a second of work on a software driver, and more than can be under way at once.
 fn long_work(device: &linn::Device) -> Tensor {
-    let x = Tensor::from_slice(device, &[512, 512], &vec![0.001f32; 512 * 512]).unwrap();
-    let mut y = x.clone();
-    for _ in 0..60 {
-        y = y.matmul(&x).unwrap();
-    }
-    y
+    products(device, 512, 60)
 }
 
 #[test]

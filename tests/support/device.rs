@@ -1,6 +1,6 @@
 //! One device for all tests of a binary, so that pipelines are compiled once.
 
-use linn::{Device, DeviceOptions};
+use linn::{Device, DeviceOptions, Tensor};
 
 /// The shared device. Panics with the library's own help where there is no adapter.
 pub fn device() -> Device {
@@ -17,4 +17,14 @@ pub fn open(options: DeviceOptions) -> Device {
         Ok(device) => device,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Work to be busy with: `count` products of n x n matrices, one after the other.
+pub fn products(device: &Device, n: usize, count: usize) -> Tensor {
+    let x = Tensor::from_slice(device, &[n, n], &vec![0.001f32; n * n]).unwrap();
+    let mut y = x.clone();
+    for _ in 0..count {
+        y = y.matmul(&x).unwrap();
+    }
+    y
 }
