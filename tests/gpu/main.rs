@@ -36,6 +36,8 @@ mod ops_reduce;
 mod ops_softmax;
 mod out_of_memory;
 mod pinned;
+mod random_gradients;
+mod random_programs;
 mod replay;
 mod several_devices;
 mod streams;
