@@ -3,6 +3,7 @@
 //! Measured: CPU time of the enqueueing thread per operation, everything included that happens on it; back-pressure waits
 //! (apart); wall time until the last result is there, beside the same dispatches on bare wgpu. Results are checked first.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
@@ -51,10 +52,13 @@ fn linn_run(device: &Device, keep: bool) -> linn::Result<Run> {
     Ok(Run { cpu, wall, back_pressure })
 }
 
-/// The same dispatches on bare wgpu: the same shader, one pass and one submission per 256 dispatches, ping-pong between two buffers.
-fn bare_run(bare: &Bare) -> Duration {
+/// The same dispatches on bare wgpu: the same shader, one pass and one submission per 256 dispatches; ping-pong between two buffers,
+/// or from slot to slot of one buffer, with a bind group for each, where every result is `kept`.
+fn bare_run(bare: &Bare, kept: Option<&wgpu::Buffer>) -> Duration {
+    let size = 4 * LEN as u64;
+    let slot = |buffer, index: usize| wgpu::BufferBinding { buffer, offset: index as u64 * size, size: NonZeroU64::new(size) };
     let mut clear = bare.device.create_command_encoder(&Default::default());
-    clear.clear_buffer(&bare.buffers[0], 0, None);
+    clear.clear_buffer(kept.unwrap_or(&bare.buffers[0]), 0, Some(size));
     bare.queue.submit([clear.finish()]);
     bare.wait();
     let wall = Instant::now();
@@ -65,7 +69,10 @@ fn bare_run(bare: &Bare) -> Duration {
         let mut params: Contiguous = bytemuck::Zeroable::zeroed();
         (params.len, params.rounds, params.s) = (LEN as u32, 1, 1.0f32.to_bits());
         for op in batch * 256..((batch + 1) * 256).min(OPS) {
-            pass.set_bind_group(0, &bare.groups[op % 2], &[]);
+            match kept {
+                None => pass.set_bind_group(0, &bare.groups[op % 2], &[]),
+                Some(buffer) => pass.set_bind_group(0, &bare.group(slot(buffer, op), slot(buffer, op + 1)), &[]),
+            }
             pass.set_immediates(0, bytemuck::bytes_of(&params));
             pass.dispatch_workgroups(4, 1, 1);
         }
@@ -75,7 +82,10 @@ fn bare_run(bare: &Bare) -> Duration {
     bare.wait();
     let wall = wall.elapsed();
     let mut encoder = bare.device.create_command_encoder(&Default::default());
-    encoder.copy_buffer_to_buffer(&bare.buffers[OPS % 2], 0, &bare.read, 0, 4 * LEN as u64);
+    match kept {
+        None => encoder.copy_buffer_to_buffer(&bare.buffers[OPS % 2], 0, &bare.read, 0, size),
+        Some(buffer) => encoder.copy_buffer_to_buffer(buffer, OPS as u64 * size, &bare.read, 0, size),
+    }
     bare.queue.submit([encoder.finish()]);
     bare.read.map_async(wgpu::MapMode::Read, .., |result| result.expect("mapped"));
     bare.wait();
@@ -95,26 +105,31 @@ fn launch(criterion: &mut Criterion) {
         values[values.len() / 2]
     };
     let per_op = |duration: Duration| duration.as_secs_f64() * 1e6 / OPS as f64;
-    let rounds: Vec<(Run, Run, Duration)> = (0..5)
-        .map(|_| (linn_run(&device, false).expect("chained"), linn_run(&device, true).expect("kept"), bare_run(&bare)))
+    let slots = bare.buffer((OPS as u64 + 1) * 4 * LEN as u64);
+    let rounds: Vec<[(Run, Duration); 2]> = (0..5)
+        .map(|_| {
+            [(false, None), (true, Some(&slots))]
+                .map(|(keep, kept)| (linn_run(&device, keep).expect("a run"), bare_run(&bare, kept)))
+        })
         .collect();
-    let bare_wall = median(rounds.iter().map(|round| round.2).collect());
     eprintln!(
-        "median of 5, us per operation: CPU of the enqueueing thread | its back-pressure waits | wall to completion | x bare wgpu"
+        "median of 5, us per operation: CPU of the enqueueing thread | its back-pressure waits | wall to completion | bare wgpu's | \
+         x bare wgpu"
     );
     for (name, pick) in [("chained", 0), ("kept", 1)] {
-        let runs: Vec<Run> = rounds.iter().map(|round| if pick == 0 { round.0 } else { round.1 }).collect();
+        let runs: Vec<Run> = rounds.iter().map(|round| round[pick].0).collect();
+        let bare_wall = median(rounds.iter().map(|round| round[pick].1).collect());
         let of = |part: fn(&Run) -> Duration| median(runs.iter().map(part).collect());
         let wall = of(|run| run.wall);
         eprintln!(
-            "{name:8} {:.2} | {:.2} | {:.2} | {:.2}",
+            "{name:8} {:.2} | {:.2} | {:.2} | {:.2} | {:.2}",
             per_op(of(|run| run.cpu)),
             per_op(of(|run| run.back_pressure)),
             per_op(wall),
+            per_op(bare_wall),
             wall.as_secs_f64() / bare_wall.as_secs_f64()
         );
     }
-    eprintln!("bare     - | - | {:.2} | 1", per_op(bare_wall));
 
     let mut group = criterion.benchmark_group("launch");
     group.sample_size(10).throughput(Throughput::Elements(OPS as u64));
@@ -126,7 +141,7 @@ fn launch(criterion: &mut Criterion) {
     group.bench_function("chained_wall", |bencher| {
         bencher.iter_custom(|times| (0..times).map(|_| linn_run(&device, false).expect("a run").wall).sum());
     });
-    group.bench_function("bare_wall", |bencher| bencher.iter_custom(|times| (0..times).map(|_| bare_run(&bare)).sum()));
+    group.bench_function("bare_wall", |bencher| bencher.iter_custom(|times| (0..times).map(|_| bare_run(&bare, None)).sum()));
     group.finish();
 }
 
