@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cpu_time::ThreadTime;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use linn::kernel::params::Contiguous;
-use linn::{Device, Tensor};
+use linn::{Device, DeviceOptions, Tensor};
 
 #[allow(dead_code)] // the benches that share it use parts of it
 #[path = "support/bare.rs"]
@@ -95,6 +95,27 @@ fn bare_run(bare: &Bare, kept: Option<&wgpu::Buffer>) -> Duration {
     wall
 }
 
+/// Operations per second of so many threads, each on a stream of its own, until the device (one that does nothing) has seen all.
+fn threads_run(device: &Device, threads: usize) -> f64 {
+    let before = device.stats().queue.dispatches;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let stream = device.new_stream();
+                let _guard = stream.enter();
+                let mut x = Tensor::zeros(device, &[LEN]).expect("memory");
+                (1..OPS).for_each(|_| x = linn::ops::unary::add_scalar(&x, 1.0).expect("an operation"));
+            });
+        }
+    });
+    device.synchronize().expect("the device answers");
+    let taken = start.elapsed();
+    let seen = device.stats().queue.dispatches - before;
+    assert_eq!(seen, (threads * OPS) as u64, "every operation was handed over");
+    seen as f64 / taken.as_secs_f64()
+}
+
 fn launch(criterion: &mut Criterion) {
     let device = Device::open().expect("an adapter");
     let bare = Bare::new(LEN);
@@ -130,6 +151,15 @@ fn launch(criterion: &mut Criterion) {
             wall.as_secs_f64() / bare_wall.as_secs_f64()
         );
     }
+
+    let noop = Device::noop(DeviceOptions::default()).expect("a device");
+    threads_run(&noop, 2);
+    let mut pairs: Vec<[f64; 2]> = (0..15).map(|_| [1, 2].map(|threads| threads_run(&noop, threads))).collect();
+    pairs.sort_by(|a, b| (a[1] / a[0]).total_cmp(&(b[1] / b[0])));
+    let [one, two] = pairs[pairs.len() / 2].map(|rate| rate / 1e6);
+    eprintln!(
+        "noop device, the pair of runs with the median ratio of 15: {one:.2} million operations/s on one thread, {two:.2} on two"
+    );
 
     let mut group = criterion.benchmark_group("launch");
     group.sample_size(10).throughput(Throughput::Elements(OPS as u64));
