@@ -29,20 +29,20 @@ impl Pool {
         record.requested = request.bytes;
         record.stream = request.stream;
         record.tag = request.tag;
-        let (offset, size) = (record.offset, record.size);
-        // Most blocks need none, and a filtered set is not free to build.
-        let edge = |fence: &Fence| needs_edge(*fence, request.stream, horizons);
-        let after = match record.uses.iter().any(|fence| edge(&fence)) {
-            true => record.uses.iter().filter(edge).collect(),
-            false => FenceSet::new(),
-        };
-
+        let (block, place) = (BlockId(at), Place { segment: SegmentId(segment), offset: record.offset, size: record.size });
         if request.buyer != 0 {
             self.leave_bought(request.buyer);
         }
-        self.stats.order_edges += after.len() as u64;
         self.book_lent(at);
-        Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
+        // Most blocks need none, and a filtered set is not free to build.
+        let edge = |fence: &Fence| needs_edge(*fence, request.stream, horizons);
+        let uses = &self.blocks[at].uses;
+        if !uses.iter().any(|fence| edge(&fence)) {
+            return Answer::Ready { block, place, after: FenceSet::new() };
+        }
+        let after: FenceSet = uses.iter().filter(edge).collect();
+        self.stats.order_edges += after.len() as u64;
+        Answer::Ready { block, place, after }
     }
 
     /// Whether what a request leaves of a free block becomes a block of its own.
@@ -213,7 +213,7 @@ impl Pool {
     #[inline]
     pub(super) fn home(&self, at: u32) -> Home {
         let block = &self.blocks[at];
-        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::Owned)
+        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::owned)
     }
 
     #[inline]
@@ -223,8 +223,11 @@ impl Pool {
 
     #[inline]
     pub(super) fn list(&mut self, at: u32) {
-        let (key, home) = (self.key(at), self.home(at));
-        self.list_of_mut(self.pool_of(at)).insert(key, home);
+        let block = &self.blocks[at];
+        let segment = &self.segments[block.segment];
+        let key = Key { size: block.size, birth: segment.birth, offset: block.offset, block: at };
+        let home = segment.owner.map_or_else(|| Home::of(&block.uses), Home::owned);
+        self.list_of_mut(segment.pool).insert(key, home);
     }
 
     #[inline]

@@ -147,7 +147,7 @@ impl Pool {
             Rung::Refused => 0,
             _ => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
         };
-        if self.breakdown.cached.saturating_add(left) < size {
+        if self.breakdown().cached.saturating_add(left) < size {
             return None;
         }
         // Once a segment was bought to move blocks into, they are moved.

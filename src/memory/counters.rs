@@ -94,6 +94,11 @@ impl Waiting {
         }
     }
 
+    /// What waits, of all sizes.
+    pub(super) fn sum(&self) -> u64 {
+        Waiting::of(self.current, Class::All)
+    }
+
     fn lift(&mut self, live: &Meter) {
         for class in [Class::Large, Class::Small, Class::All] {
             let sum = live.stat(class).current + Waiting::of(self.current, class);

@@ -134,7 +134,7 @@ impl Pool {
         }
         let cause = match request.rung {
             _ if self.config.caching == Caching::Pooled && self.largest_free() >= size => OomCause::Stranded,
-            _ if self.breakdown.cached >= size => OomCause::Fragmented,
+            _ if self.breakdown().cached >= size => OomCause::Fragmented,
             Rung::Refused => OomCause::Driver,
             _ => OomCause::Limit,
         };
@@ -312,7 +312,7 @@ impl Pool {
             reserved: self.stats.reserved_bytes.current,
             pending: self.pending,
             largest_free: self.largest_free(),
-            breakdown: self.breakdown,
+            breakdown: self.breakdown(),
             holders: self.largest_holders(5),
             ways: self.ways(self.round(request.bytes), wanted, request, horizons),
         }))

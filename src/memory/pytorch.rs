@@ -129,7 +129,7 @@ impl Pool {
         let (cause, size) = match () {
             () if size > self.limit => (OomCause::LargerThanLimit, size),
             () if self.largest_free() >= size => (OomCause::Stranded, size),
-            () if self.breakdown.cached >= size => (OomCause::Fragmented, size),
+            () if self.breakdown().cached >= size => (OomCause::Fragmented, size),
             // What is missing is the room for a segment.
             () if self.held(horizons).saturating_add(wanted) > self.limit => (OomCause::Limit, wanted),
             () => (OomCause::Driver, size),
