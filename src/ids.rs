@@ -88,6 +88,7 @@ impl FenceSet {
     }
 
     /// Keeps the fences for which `keep` holds.
+    #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(Fence) -> bool) {
         self.0.retain(|fence| keep(*fence));
     }
@@ -110,6 +111,7 @@ impl FenceSet {
     }
 
     /// Number of streams named.
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }

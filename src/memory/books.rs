@@ -59,22 +59,24 @@ impl Pool {
     /// Without any (it was never used) it keeps the uses it was lent with.
     pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
         let BlockId(at) = block;
-        if self.blocks.get(at).is_some_and(|record| record.state == BlockState::Imported) {
-            return self.free_imported(at, last_uses);
-        }
-        if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
-            debug_assert!(false, "{block:?} is freed but not lent");
-            return;
+        match self.blocks.get(at).map(|record| record.state) {
+            Some(BlockState::Lent) => {}
+            Some(BlockState::Imported) => return self.free_imported(at, last_uses),
+            _ => {
+                debug_assert!(false, "{block:?} is freed but not lent");
+                return;
+            }
         }
         self.book_free_requested(at);
         let record = &mut self.blocks[at];
         record.pins = 0;
-        let segment = record.segment;
         if !last_uses.is_empty() {
             record.uses = last_uses;
         }
-        self.segments[segment].uses.merge(&self.blocks[at].uses);
-        if let Some(owner) = self.segments[segment].owner {
+        let segment = record.segment;
+        let owning = &mut self.segments[segment];
+        owning.uses.merge(&record.uses);
+        if let Some(owner) = owning.owner {
             let events = self.events(owner, &self.blocks[at].uses, horizons);
             if !events.is_empty() {
                 self.blocks[at].state = BlockState::Waiting;
@@ -96,14 +98,13 @@ impl Pool {
         let record = &mut self.blocks[at];
         record.state = BlockState::Free;
         record.requested = 0;
-        let segment = record.segment;
+        let segment = &mut self.segments[record.segment];
+        segment.lent -= 1;
+        if segment.lent == 0 {
+            segment.idle_since = self.searches;
+        }
         self.forget_submitted(at, horizons);
         self.merge_and_list(at, horizons);
-        let record = &mut self.segments[segment];
-        record.lent -= 1;
-        if record.lent == 0 {
-            record.idle_since = self.searches;
-        }
     }
 
     /// Cuts `size` bytes off the front of a free block, as a block that is in no list.

@@ -28,9 +28,14 @@ impl Meter {
         let part = &mut self.parts[usize::from(small)];
         part.current += amount;
         part.allocated += amount;
-        part.peak = part.peak.max(part.current);
         self.current += amount;
-        self.peak = self.peak.max(self.current);
+        // Branches: peaks are seldom passed, and stores cost.
+        if part.current > part.peak {
+            part.peak = part.current;
+        }
+        if self.current > self.peak {
+            self.peak = self.current;
+        }
     }
 
     #[inline]
