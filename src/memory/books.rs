@@ -10,13 +10,15 @@ use super::pytorch::{self, Owner, Waiting};
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, SegmentId};
 
 impl Pool {
-    /// Lends the front of a free block; what is left stays free.
-    pub(super) fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
-        let segment = self.blocks[key.block].segment;
+    /// Lends the front of the block `free`; what is left stays free.
+    pub(super) fn lend(&mut self, free: u32, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+        let record = &self.blocks[free];
+        let (segment, whole, offset) = (record.segment, record.size, record.offset);
         let record = &mut self.segments[segment];
         record.lent += 1;
         record.buyer = 0;
         let (owner, pool) = (record.owner, record.pool);
+        let key = Key { size: whole, birth: record.birth, offset, block: free };
         let at = if key.size > size && self.splits(owner, pool, size, key.size - size) {
             self.split(key, size)
         } else {
@@ -70,12 +72,14 @@ impl Pool {
         self.book_free_requested(at);
         let record = &mut self.blocks[at];
         record.pins = 0;
-        if !last_uses.is_empty() {
-            record.uses = last_uses;
-        }
         let segment = record.segment;
         let owning = &mut self.segments[segment];
-        owning.uses.merge(&record.uses);
+        if last_uses.is_empty() {
+            owning.uses.merge(&record.uses);
+        } else {
+            owning.uses.merge(&last_uses);
+            record.uses = last_uses;
+        }
         if let Some(owner) = owning.owner {
             let events = self.events(owner, &self.blocks[at].uses, horizons);
             if !events.is_empty() {

@@ -187,8 +187,8 @@ impl Pool {
             self.mark_idle();
             return Some(self.wait_for_completion());
         }
-        let key = self.search(size, Effort::AnyBacklog, request, horizons)?;
-        Some(self.lend(key, size, request, horizons))
+        let free = self.search(size, Effort::AnyBacklog, request, horizons)?;
+        Some(self.lend(free, size, request, horizons))
     }
 
     /// Does what was tried out.
