@@ -60,8 +60,16 @@ pub trait Horizons {
 }
 
 /// At most one fence per stream: the latest. An earlier command of the same stream is implied.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub struct FenceSet(SmallVec<[Fence; 2]>);
+
+impl Clone for FenceSet {
+    /// A copy of the bytes: the derived one goes through an iterator, and every request for memory makes one.
+    #[inline]
+    fn clone(&self) -> FenceSet {
+        FenceSet(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl FenceSet {
     /// The empty set.
