@@ -176,6 +176,20 @@ impl FreeList {
         if !foreign || best.is_some_and(|key| key.size - size <= size / 4) {
             return best;
         }
+        self.search_foreign(best, stream, size, effort, uses_of, horizons)
+    }
+
+    /// `best`, or a smaller block of other streams that they have submitted by now; if there is none, one with an edge.
+    #[inline(never)]
+    fn search_foreign<'a>(
+        &self,
+        mut best: Option<Key>,
+        stream: StreamId,
+        size: u64,
+        effort: Effort,
+        uses_of: impl Fn(u32) -> &'a FenceSet,
+        horizons: &impl Horizons,
+    ) -> Option<Key> {
         let mut with_edge: Option<(u64, Key)> = None;
         let others = self.trees.iter().filter(|(known, _)| ![Home::NOBODY, Home::one(stream)].contains(known));
         for (_, tree) in others {

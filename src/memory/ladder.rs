@@ -69,6 +69,12 @@ impl Pool {
         {
             return self.lend(free, size, request, horizons);
         }
+        self.alloc_missed(size, request, horizons)
+    }
+
+    /// The rungs below a hit.
+    #[inline(never)]
+    fn alloc_missed(&mut self, size: u64, request: &mut Request, horizons: &impl Horizons) -> Answer {
         self.reap(horizons);
         if self.config.caching == Caching::Pooled
             && self.unmark_fitting(request.pool, size)
