@@ -134,8 +134,11 @@ impl Device {
                 Answer::NeedCompletion => {
                     core.release_segments();
                     drop(guard);
-                    self.wait_for_everything()?;
-                    shared.wait_until_forgotten();
+                    // (A browser's thread cannot: there the request goes on, or fails, with what is free now.)
+                    if cfg!(not(target_arch = "wasm32")) {
+                        self.wait_for_everything()?;
+                        shared.wait_until_forgotten();
+                    }
                 }
                 Answer::Exhausted(report) => {
                     core.release_segments();
