@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use linn::data::{DataLoader, DataLoaderOptions, HostTensor, Upload};
 use linn::{Device, DeviceOptions, Error, Result, Tensor};
 
 use crate::device::{open, products};
@@ -54,6 +55,34 @@ fn a_lost_device_wakes_every_waiter_and_the_next_one_opens() {
             wait("read", Box::new(move || is_lost(read.wait())));
             let y2 = y.clone();
             wait("export", Box::new(move || y2.export().map_or_else(|error| is_lost::<()>(Err(error)), |_| true)));
+            // Pinned buffers whose copies come after that work: waited for in every way, filled, and copied to again.
+            let pinned = || {
+                let up = device.pin_memory(&[1.0f32; 4]).unwrap();
+                y.narrow(0, 0, 1).unwrap().narrow(1, 0, 4).unwrap().reshape(&[4]).unwrap().copy_from_pinned_(&up).unwrap();
+                assert!(!up.query());
+                up
+            };
+            let up = pinned();
+            wait("pinned", Box::new(move || is_lost(up.synchronize())));
+            let future = pinned().synchronize_async();
+            wait("pinned and dropped", Box::new(move || is_lost(pollster::block_on(future))));
+            let up = pinned();
+            wait("pinned future", Box::new(move || is_lost(pollster::block_on(up.synchronize_async()))));
+            let mut up = pinned();
+            wait("pinned fill", Box::new(move || is_lost(up.copy_from_slice(&[2.0; 4]))));
+            let (flat, len) = (y.reshape(&[-1]).unwrap(), y.len());
+            let mut down = device.pinned_download::<f32>(len).unwrap();
+            let y2 = flat.clone();
+            wait("pinned read", Box::new(move || is_lost(y2.copy_to_pinned(&mut down).and_then(|read| read.wait().map(drop)))));
+            let mut down = device.pinned_download::<f32>(len).unwrap();
+            drop(flat.copy_to_pinned(&mut down).unwrap());
+            wait("pinned read again", Box::new(move || is_lost(flat.copy_to_pinned(&mut down).map(drop))));
+            let mut options = DataLoaderOptions::default();
+            options.upload = Upload::CurrentStream;
+            let produce = |i: u64| HostTensor::new(&[4], vec![i as f32; 4]).map(|x| vec![x]);
+            let mut loader = DataLoader::new(&device, 0..1_000_000, options, produce).unwrap();
+            // A worker waits for the pinned memory of items that the device does not get to, and the loader for the worker.
+            wait("data loader", Box::new(move || is_lost(loader.find(Result::is_err).unwrap_or_else(|| Ok(Vec::new())))));
             // Floods staging, and a recording: both wait for room.
             let (d, data) = (device.clone(), vec![1.0f32; 2 << 20]);
             wait(
