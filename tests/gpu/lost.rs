@@ -22,6 +22,12 @@ fn a_lost_device_wakes_every_waiter_and_the_next_one_opens() {
     for way in ["destroyed", "told"] {
         let device = open(DeviceOptions::default());
         let y = long_work(&device);
+        // Pinned buffers for copies that come after that work. (On GL, the thread that is held up below would have to buy them.)
+        let first = y.narrow(0, 0, 1).unwrap().add_scalar(0.0).unwrap().reshape(&[256]).unwrap();
+        let part = || first.narrow(0, 0, 4).unwrap().add_scalar(0.0).unwrap();
+        let uploads: Vec<_> = (0..4).map(|_| (device.pin_memory(&[1.0f32; 4]).unwrap(), part())).collect();
+        let downloads: Vec<_> = (0..2).map(|_| device.pinned_download::<f32>(256).unwrap()).collect();
+        let (mut uploads, mut downloads) = (uploads.into_iter(), downloads.into_iter());
         // The device's thread is held up behind that, so that everything below waits for certain.
         let (hold, go) = mpsc::channel::<()>();
         device.default_stream().with_encoder(&[], &[&y], move |_, _| _ = go.recv()).unwrap();
@@ -55,28 +61,25 @@ fn a_lost_device_wakes_every_waiter_and_the_next_one_opens() {
             wait("read", Box::new(move || is_lost(read.wait())));
             let y2 = y.clone();
             wait("export", Box::new(move || y2.export().map_or_else(|error| is_lost::<()>(Err(error)), |_| true)));
-            // Pinned buffers whose copies come after that work: waited for in every way, filled, and copied to again.
-            let pinned = || {
-                let up = device.pin_memory(&[1.0f32; 4]).unwrap();
-                y.narrow(0, 0, 1).unwrap().narrow(1, 0, 4).unwrap().reshape(&[4]).unwrap().copy_from_pinned_(&up).unwrap();
-                assert!(!up.query());
-                up
-            };
-            let up = pinned();
+            let (up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
             wait("pinned", Box::new(move || is_lost(up.synchronize())));
-            let future = pinned().synchronize_async();
-            wait("pinned and dropped", Box::new(move || is_lost(pollster::block_on(future))));
-            let up = pinned();
+            let (up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
             wait("pinned future", Box::new(move || is_lost(pollster::block_on(up.synchronize_async()))));
-            let mut up = pinned();
+            let (up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
+            let future = up.synchronize_async();
+            drop(up);
+            wait("pinned and dropped", Box::new(move || is_lost(pollster::block_on(future))));
+            let (mut up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
             wait("pinned fill", Box::new(move || is_lost(up.copy_from_slice(&[2.0; 4]))));
-            let (flat, len) = (y.reshape(&[-1]).unwrap(), y.len());
-            let mut down = device.pinned_download::<f32>(len).unwrap();
-            let y2 = flat.clone();
-            wait("pinned read", Box::new(move || is_lost(y2.copy_to_pinned(&mut down).and_then(|read| read.wait().map(drop)))));
-            let mut down = device.pinned_download::<f32>(len).unwrap();
-            drop(flat.copy_to_pinned(&mut down).unwrap());
-            wait("pinned read again", Box::new(move || is_lost(flat.copy_to_pinned(&mut down).map(drop))));
+            let (mut down, from) = (downloads.next().unwrap(), first.clone());
+            wait("pinned read", Box::new(move || is_lost(from.copy_to_pinned(&mut down).and_then(|read| read.wait().map(drop)))));
+            let (mut down, from) = (downloads.next().unwrap(), first.clone());
+            drop(from.copy_to_pinned(&mut down).unwrap());
+            wait("pinned read again", Box::new(move || is_lost(from.copy_to_pinned(&mut down).map(drop))));
             let mut options = DataLoaderOptions::default();
             options.upload = Upload::CurrentStream;
             let produce = |i: u64| HostTensor::new(&[4], vec![i as f32; 4]).map(|x| vec![x]);
