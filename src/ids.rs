@@ -60,8 +60,16 @@ pub trait Horizons {
 }
 
 /// At most one fence per stream: the latest. An earlier command of the same stream is implied.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Debug, PartialEq, Eq, Default)]
 pub struct FenceSet(SmallVec<[Fence; 2]>);
+
+impl Clone for FenceSet {
+    /// A copy of the bytes: the derived one goes through an iterator, and every request for memory makes one.
+    #[inline]
+    fn clone(&self) -> FenceSet {
+        FenceSet(SmallVec::from_slice(&self.0))
+    }
+}
 
 impl FenceSet {
     /// The empty set.
@@ -88,6 +96,7 @@ impl FenceSet {
     }
 
     /// Keeps the fences for which `keep` holds.
+    #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(Fence) -> bool) {
         self.0.retain(|fence| keep(*fence));
     }
@@ -110,6 +119,7 @@ impl FenceSet {
     }
 
     /// Number of streams named.
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }

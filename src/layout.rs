@@ -69,8 +69,8 @@ impl Layout {
                 format!("use at most {MAX_RANK} dimensions"),
             )
         })?;
-        check_len(op, shape)?;
-        Ok(Layout { shape: dims, strides: row_major(&dims), offset: 0 })
+        let strides = row_major(&dims).ok_or_else(|| too_large(op, shape))?;
+        Ok(Layout { shape: dims, strides, offset: 0 })
     }
 
     /// A layout with the given strides; the caller vouches that it stays inside its storage.
@@ -226,18 +226,19 @@ impl Layout {
                 return Err(refuse());
             }
         }
-        check_len(op, shape)?;
+        row_major(&target).ok_or_else(|| too_large(op, shape))?;
         Ok(Layout { shape: target, strides, offset: self.offset })
     }
 
     /// The same elements in another shape without a copy; `None` where only a copy can do that.
     pub fn reshape(&self, shape: &[usize]) -> Option<Layout> {
         let target = Dims::from_slice(shape)?;
-        if len_of(shape)? != self.len() {
+        let strides = row_major(&target)?;
+        if shape.iter().product::<usize>() != self.len() {
             return None;
         }
         if self.is_contiguous() {
-            return Some(Layout { shape: target, strides: row_major(&target), offset: self.offset });
+            return Some(Layout { shape: target, strides, offset: self.offset });
         }
         // Walk both shapes from the left, matching groups of dimensions with the same number of elements.
         let old: Vec<(usize, usize)> =
@@ -305,27 +306,20 @@ impl Layout {
     }
 }
 
-/// Number of elements of `shape`, where every stride and every part of it fits in memory too (also beside a length of 0).
-fn len_of(shape: &[usize]) -> Option<usize> {
-    let nonzero = shape.iter().try_fold(1usize, |len, dim| len.checked_mul((*dim).max(1)))?;
-    // The largest element has 8 bytes, on the host.
-    (nonzero <= isize::MAX as usize / 8).then(|| shape.iter().product())
+fn too_large(op: &'static str, shape: &[usize]) -> Error {
+    Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape")
 }
 
-fn check_len(op: &'static str, shape: &[usize]) -> Result<usize> {
-    let refuse = || Error::shape(op, format!("shape {shape:?} has more elements than fit in memory"), "use a smaller shape");
-    len_of(shape).ok_or_else(refuse)
-}
-
-/// Row-major strides of `shape`.
-pub fn row_major(shape: &Dims) -> Dims {
-    let mut strides = *shape;
+/// Row-major strides of `shape`; `None` where a stride or a part of it would not fit in memory (also beside a length of 0).
+pub fn row_major(shape: &Dims) -> Option<Dims> {
+    let mut strides = Dims { len: shape.len, items: [0; MAX_RANK] };
     let mut stride = 1usize;
-    for i in (0..shape.len()).rev() {
-        strides[i] = stride;
-        stride = stride.saturating_mul(shape[i].max(1));
+    for (to, len) in strides.iter_mut().zip(shape.iter()).rev() {
+        *to = stride;
+        stride = stride.checked_mul((*len).max(1))?;
     }
-    strides
+    // The largest element has 8 bytes, on the host.
+    (stride <= isize::MAX as usize / 8).then_some(strides)
 }
 
 /// The shape that both shapes can be expanded to (NumPy's and PyTorch's rule).

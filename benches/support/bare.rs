@@ -10,9 +10,27 @@ pub struct Bare {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub pipeline: wgpu::ComputePipeline,
+    operands: wgpu::BindGroupLayout,
     pub groups: [wgpu::BindGroup; 2],
     pub buffers: [wgpu::Buffer; 2],
     pub read: wgpu::Buffer,
+}
+
+const STORAGE: wgpu::BufferUsages =
+    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
+
+fn create(device: &wgpu::Device, size: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+    device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
+}
+
+fn group(
+    device: &wgpu::Device,
+    layout: &wgpu::BindGroupLayout,
+    from: wgpu::BufferBinding<'_>,
+    to: wgpu::BufferBinding<'_>,
+) -> wgpu::BindGroup {
+    let entry = |binding, range| wgpu::BindGroupEntry { binding, resource: wgpu::BindingResource::Buffer(range) };
+    device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &[entry(0, from), entry(1, to)] })
 }
 
 impl Bare {
@@ -64,24 +82,22 @@ impl Bare {
             compilation_options: Default::default(),
             cache: None,
         });
-        let buffer = |usage| {
-            device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 4 * len as u64, usage, mapped_at_creation: false })
-        };
-        use wgpu::BufferUsages as Usage;
-        let buffers = [0, 1].map(|_| buffer(Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST));
-        let read = buffer(Usage::MAP_READ | Usage::COPY_DST);
-        let group = |from: &wgpu::Buffer, to: &wgpu::Buffer| {
-            device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &operands,
-                entries: &[
-                    wgpu::BindGroupEntry { binding: 0, resource: from.as_entire_binding() },
-                    wgpu::BindGroupEntry { binding: 1, resource: to.as_entire_binding() },
-                ],
-            })
-        };
-        let groups = [group(&buffers[0], &buffers[1]), group(&buffers[1], &buffers[0])];
-        Bare { device, queue, pipeline, groups, buffers, read }
+        let size = 4 * len as u64;
+        let buffers = [0, 1].map(|_| create(&device, size, STORAGE));
+        let read = create(&device, size, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let [a, b] = buffers.each_ref().map(wgpu::Buffer::as_entire_buffer_binding);
+        let groups = [group(&device, &operands, a.clone(), b.clone()), group(&device, &operands, b, a)];
+        Bare { device, queue, pipeline, operands, groups, buffers, read }
+    }
+
+    /// A buffer for operands.
+    pub fn buffer(&self, size: u64) -> wgpu::Buffer {
+        create(&self.device, size, STORAGE)
+    }
+
+    /// The bind group of an operation.
+    pub fn group(&self, from: wgpu::BufferBinding<'_>, to: wgpu::BufferBinding<'_>) -> wgpu::BindGroup {
+        group(&self.device, &self.operands, from, to)
     }
 
     /// x + 1 on the `len` elements of buffer `from`, into the other one.

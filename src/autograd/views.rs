@@ -207,7 +207,9 @@ impl Tensor {
                 "the lengths must multiply to the number of elements; at most one may be -1",
             )
         };
-        let known: usize = shape.iter().filter(|len| **len >= 0).map(|len| *len as usize).product();
+        let known = shape.iter().filter(|len| **len >= 0).try_fold(1usize, |known, len| known.checked_mul(*len as usize));
+        // What overflows cannot fit, whatever stands beside it.
+        let known = known.ok_or_else(refuse)?;
         let open = shape.iter().filter(|len| **len < 0).count();
         let rest = if open == 1 && known > 0 { self.len() / known } else { 1 };
         let fits = shape.iter().all(|len| *len >= -1) && open <= 1 && (open == 0 || known > 0) && known * rest == self.len();

@@ -1,5 +1,6 @@
 //! Commands as plain data: what streams record and the queue encodes. Kernels are opaque numbers on this floor.
 
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
@@ -14,28 +15,8 @@ use crate::memory::Place;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkId(pub(crate) u32);
 
-/// Bytes of parameters that a command can carry.
+/// The most bytes of parameters that a command can have.
 pub(crate) const MAX_PARAMS: usize = 256;
-
-/// Parameter bytes, held inline so that recording allocates nothing.
-#[derive(Clone, Copy)]
-pub(crate) struct ParamBytes {
-    len: u16,
-    bytes: [u8; MAX_PARAMS],
-}
-
-impl ParamBytes {
-    /// `None` where there are more than [`MAX_PARAMS`] bytes.
-    pub(crate) fn new(params: &[u8]) -> Option<ParamBytes> {
-        let mut out = ParamBytes { len: params.len() as u16, bytes: [0; MAX_PARAMS] };
-        out.bytes.get_mut(..params.len())?.copy_from_slice(params);
-        Some(out)
-    }
-
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-}
 
 /// When the device passed a point, in its own ticks: empty until it has, and for ever where the submission failed.
 #[derive(Debug, Default)]
@@ -104,14 +85,12 @@ pub(crate) struct Command {
 }
 
 /// What a command does. Places are resolved when it is encoded.
-///
-/// Nearly all commands are dispatches, so their size is every command's size: no allocation while recording.
-#[allow(clippy::large_enum_variant)]
 pub(crate) enum Op {
     Dispatch {
         pipeline: PipelineId,
         places: SmallVec<[PlaceId; 6]>,
-        params: ParamBytes,
+        /// Bytes of parameters, which stand in the recording.
+        params: u16,
         grid: [u32; 3],
         /// How much that is, in the kernel floor's units.
         work: u64,
@@ -142,6 +121,40 @@ pub(crate) enum Op {
     Foreign(Box<Foreign>),
 }
 
+/// The commands of a stream that are not encoded yet, and their parameters, which are of very different length.
+#[derive(Default)]
+pub(crate) struct Recording {
+    commands: VecDeque<Command>,
+    params: VecDeque<u8>,
+}
+
+impl Recording {
+    /// Appends a command; `params` are those of a dispatch.
+    pub(crate) fn push(&mut self, command: Command, params: &[u8]) {
+        self.commands.push_back(command);
+        self.params.extend(params);
+    }
+
+    /// The next command; its parameters are appended to `params`.
+    pub(crate) fn pop(&mut self, params: &mut Vec<u8>) -> Option<Command> {
+        let command = self.commands.pop_front()?;
+        if let Op::Dispatch { params: len, .. } = command.op {
+            params.extend(self.params.drain(..usize::from(len)));
+        }
+        Some(command)
+    }
+
+    /// The `n`th of the commands to come, from 0.
+    pub(crate) fn get(&self, n: usize) -> Option<&Command> {
+        self.commands.get(n)
+    }
+
+    /// The commands to come.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Command> {
+        self.commands.iter()
+    }
+}
+
 impl Op {
     /// What the submit policy counts.
     pub(crate) fn load(&self) -> Load {
@@ -164,5 +177,39 @@ impl Op {
             Op::Time { .. } => &[],
             Op::Foreign(foreign) => &foreign.places,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_gives_commands_back_with_their_own_parameters() {
+        let command = |len: usize| Command {
+            label: "test",
+            location: Location::caller(),
+            op: Op::Dispatch {
+                pipeline: PipelineId(len as u32),
+                places: SmallVec::new(),
+                params: len as u16,
+                grid: [1; 3],
+                work: 1,
+            },
+        };
+        let bytes = |len: usize| (0..len).map(|i| (i * 7 + len) as u8).collect::<Vec<u8>>();
+        let mut recording = Recording::default();
+        let mut params = Vec::new();
+        // Several rounds, one command behind, so that the bytes go round the ring.
+        let lens = [32, 0, MAX_PARAMS, 1, 112, 32, 5].repeat(20);
+        recording.push(command(lens[0]), &bytes(lens[0]));
+        for (len, next) in lens.iter().zip(&lens[1..]) {
+            recording.push(command(*next), &bytes(*next));
+            params.clear();
+            let taken = recording.pop(&mut params).map(|command| command.op);
+            assert!(matches!(taken, Some(Op::Dispatch { pipeline: PipelineId(id), .. }) if id as usize == *len));
+            assert_eq!(params, bytes(*len));
+        }
+        assert_eq!(recording.iter().count(), 1);
     }
 }

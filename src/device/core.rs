@@ -2,13 +2,12 @@
 //!
 //! The lock is held for look-ups and appends only, never while wgpu may wait or call back.
 
-use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::Arc;
 
 use futures_channel::oneshot;
 
-use crate::device::command::{ChunkId, Command, Op};
+use crate::device::command::{ChunkId, Command, Op, Recording};
 use crate::device::history::StackTable;
 use crate::device::observers::{MemoryUse, Observers, Shortage};
 use crate::device::places::Places;
@@ -39,7 +38,7 @@ pub(crate) struct Core {
     pub(crate) pool: Pool,
     pub(crate) places: Places,
     /// Commands not yet encoded, by stream.
-    pub(crate) recordings: Vec<VecDeque<Command>>,
+    pub(crate) recordings: Vec<Recording>,
     /// Buffers of the pool's segments.
     pub(crate) segments: Vec<Option<wgpu::Buffer>>,
     /// Segments whose buffers the queue has to forget, oldest first, and the buffers.
@@ -71,8 +70,7 @@ pub(crate) struct Core {
     /// The first error of enqueued work that nobody has been told yet.
     pub(crate) late_error: Option<Error>,
     pub(crate) lost: Option<String>,
-    /// An index kernel has been enqueued since the status words were read last.
-    pub(crate) status_used: bool,
+    pub(crate) reports: Reports,
     pub(crate) clear_status: bool,
     /// The queue is to drop the textures that hold copies.
     pub(crate) drop_copies: bool,
@@ -98,8 +96,7 @@ pub(crate) struct PendingRead {
     pub(crate) chunk: ChunkId,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    /// Where the status words lie in the chunk.
-    pub(crate) status_offset: u64,
+    pub(crate) status: Option<StatusCopy>,
     pub(crate) answer: oneshot::Sender<Result<ReadSlot>>,
 }
 
@@ -108,7 +105,26 @@ pub(crate) struct ReadSlot {
     pub(crate) chunk: Arc<crate::device::ReadChunk>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
-    pub(crate) status_offset: u64,
+    pub(crate) status: Option<StatusCopy>,
+}
+
+/// Status words that a read brings along.
+#[derive(Clone, Copy)]
+pub(crate) struct StatusCopy {
+    /// Where they lie in its chunk.
+    pub(crate) offset: u64,
+    /// How many commands had been handed to the driver before that could have written them.
+    pub(crate) covers: u64,
+}
+
+/// Commands that report to the status words (index kernels), counted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reports {
+    pub(crate) enqueued: u64,
+    /// Those handed to the driver.
+    pub(crate) encoded: u64,
+    /// Those of which is known what they had to say.
+    pub(crate) read: u64,
 }
 
 /// A buffer to create on the queue thread.
@@ -178,7 +194,7 @@ impl Core {
             orders: Vec::new(),
             late_error: None,
             lost: None,
-            status_used: false,
+            reports: Reports::default(),
             clear_status: false,
             drop_copies: false,
             stop: false,
@@ -194,20 +210,20 @@ impl Core {
         }
     }
 
-    /// Appends a command to `stream`: the only way into a recording.
-    pub(crate) fn enqueue(&mut self, stream: StreamId, accesses: &AccessList, command: Command) -> Ordinal {
+    /// Appends a command to `stream`, and a dispatch's parameters: the only way into a recording.
+    pub(crate) fn enqueue(&mut self, stream: StreamId, accesses: &AccessList, command: Command, params: &[u8]) -> Ordinal {
         for place in command.op.places() {
             self.places.retain(*place);
         }
         let index = stream.0 as usize;
         if self.recordings.len() <= index {
-            self.recordings.resize_with(index + 1, VecDeque::new);
+            self.recordings.resize_with(index + 1, Recording::default);
         }
         match command.op {
             Op::Upload { size, .. } => self.recorded.1 += size,
             _ => self.recorded.0 += 1,
         }
-        self.recordings[index].push_back(command);
+        self.recordings[index].push(command, params);
         let ordinal = self.timeline.enqueue(stream, accesses.iter());
         if self.edges.is_some() {
             self.note_edges(stream);
@@ -228,7 +244,8 @@ impl Core {
             self.timeline.reuse(stream, &foreign);
             let mut accesses = AccessList::default();
             accesses.push(step.block, Access::Write);
-            self.enqueue(stream, &accesses, Command { label: "compact", location, op: Op::Move { place, to: step.to } });
+            let op = Op::Move { place, to: step.to };
+            self.enqueue(stream, &accesses, Command { label: "compact", location, op }, &[]);
             debug_assert_eq!(self.timeline.last(stream), step.fence, "the pool names the fence of a move in advance");
             any = true;
         }
@@ -240,9 +257,9 @@ impl Core {
         self.wanted.add(fences);
     }
 
-    /// The queue takes the next command of `stream`.
-    pub(crate) fn take_recorded(&mut self, stream: StreamId) -> Option<Command> {
-        let command = self.recordings.get_mut(stream.0 as usize)?.pop_front()?;
+    /// The queue takes the next command of `stream`, whose parameters are appended to `params`.
+    pub(crate) fn take_recorded(&mut self, stream: StreamId, params: &mut Vec<u8>) -> Option<Command> {
+        let command = self.recordings.get_mut(stream.0 as usize)?.pop(params)?;
         match command.op {
             Op::Upload { size, .. } => self.recorded.1 -= size,
             _ => self.recorded.0 -= 1,

@@ -27,12 +27,12 @@ impl Drop for HeldChunk {
 pub(crate) struct ReadBytes {
     // Views go before the slot, which gives the chunk back.
     data: Option<wgpu::BufferView>,
-    status: wgpu::BufferView,
-    _slot: ReadSlot,
+    status: Option<wgpu::BufferView>,
+    slot: ReadSlot,
 }
 
 impl ReadBytes {
-    /// Views of a read: its data, and the `status_size` bytes of status words that came along.
+    /// Views of a read: its data, and the `status_size` bytes of status words where they came along.
     pub(crate) fn new(slot: ReadSlot, status_size: u64) -> Result<ReadBytes> {
         let view = |offset: u64, size: u64| {
             slot.chunk.buffer.get_mapped_range(offset..offset + size).map_err(|error| Error::Device {
@@ -40,17 +40,18 @@ impl ReadBytes {
                 help: "read again, or open a new device".into(),
             })
         };
-        let status = view(slot.status_offset, status_size)?;
+        let status = slot.status.map(|status| view(status.offset, status_size)).transpose()?;
         let data = if slot.size == 0 { None } else { Some(view(slot.offset, slot.size)?) };
-        Ok(ReadBytes { data, status, _slot: slot })
+        Ok(ReadBytes { data, status, slot })
     }
 
     pub(crate) fn data(&self) -> &[u8] {
         self.data.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn status(&self) -> &[u8] {
-        &self.status
+    /// The status words, and how many reports they cover.
+    pub(crate) fn status(&self) -> Option<(&[u8], u64)> {
+        Some((self.status.as_deref()?, self.slot.status?.covers))
     }
 }
 

@@ -4,9 +4,10 @@
 //! for room, or for something to be gone, that the state has changed. `tests/pure/queue/threads` compiles this file with other
 //! primitives and runs it in every order of its threads.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::sync::{Condvar, MutexGuard, PoisonError};
+use super::sync::{AtomicUsize, Condvar, MutexGuard, PoisonError};
 
 /// A net under a wake-up that is missed: callers look again after this. The model check has no such net.
 const MISSED: Duration = Duration::from_millis(50);
@@ -22,6 +23,8 @@ pub(crate) trait Sleeps {
 pub(crate) struct Signals {
     work: Condvar,
     room: Condvar,
+    /// Callers that wait; changed under the lock. A signal to nobody is a call of the system all the same.
+    waiting: AtomicUsize,
 }
 
 impl Signals {
@@ -48,9 +51,11 @@ impl Signals {
         *state.sleeps() = false;
     }
 
-    /// The state has changed in a way that callers wait for.
+    /// The state has changed, under the lock, in a way that callers wait for. (Who began to wait since has seen the change.)
     pub(crate) fn tell(&self) {
-        self.room.notify_all();
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.room.notify_all();
+        }
     }
 
     /// A caller cannot go on: lets the queue work until it tells. It has to look at the state again, and may have to wait again.
@@ -58,6 +63,9 @@ impl Signals {
         if *state.sleeps() {
             self.work.notify_one();
         }
-        self.room.wait_timeout(state, MISSED).unwrap_or_else(PoisonError::into_inner).0
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let state = self.room.wait_timeout(state, MISSED).unwrap_or_else(PoisonError::into_inner).0;
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        state
     }
 }

@@ -308,9 +308,9 @@ kernels! {
         /// out = a + s b
         add_scaled F ZIP = "a + s * b";
         /// out = a where c is not 0, else b
-        where_ ALL ZIP3 = "select(b, a, c != elem(0))";
-        /// gradient of relu: out = b where the result a of relu is positive, else 0
-        relu_backward F ZIP = "select(0.0, b, a > 0.0)";
+        where_ ALL ZIP3 = "select(a, b, c == elem(0))";
+        /// gradient of relu: out = 0 where the result a of relu is 0, else b, also for NaN
+        relu_backward F ZIP = "select(b, 0.0, a <= 0.0)";
         /// gradient of gelu: out = b gelu'(a)
         gelu_backward F ZIP = "f_gelu_slope(a) * b" with ["shared/float"];
         /// gradient of tanh from its result a: out = b (1 - a a)

@@ -11,6 +11,10 @@ pub fn groups(jobs: u64, size: u32) -> u64 {
 /// when it is past the end. `None` where even three dimensions are too few.
 pub fn fold(groups: u64, limit: u32) -> Option<[u32; 3]> {
     let limit = u64::from(limit.max(1));
+    if groups <= limit {
+        // Nearly always; divisions are what an enqueueing thread would notice.
+        return Some([groups as u32, 1, 1]);
+    }
     let z = groups.div_ceil(limit.saturating_mul(limit)).max(1);
     let y = groups.div_ceil(z).div_ceil(limit).max(1);
     let x = groups.div_ceil(z).div_ceil(y);

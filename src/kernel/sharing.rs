@@ -6,11 +6,12 @@ use crate::kernel::catalog::{Class, Form, Inputs, Role, Row};
 /// Which operands of a dispatch are bound through one variable, because they lie in one block, and which through textures.
 ///
 /// No dispatch may bind overlapping ranges twice, so a block is bound once and every operand in it uses that binding.
-/// Entry `i` is the first operand that shares with operand `i` (itself where it shares with none before). A texture is
-/// a copy with a binding of its own, so that operands in one block need no other pipeline.
+/// The first operand that shares with operand `i` (itself where it shares with none before) is `first >> 4 * i & 15`: one word,
+/// because it is part of a key that every launch looks up. A texture is a copy with a binding of its own, so that operands in
+/// one block need no other pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sharing {
-    first: [u8; MAX_BINDINGS],
+    first: u64,
     len: u8,
     textures: Textures,
 }
@@ -28,10 +29,10 @@ impl Sharing {
     /// Finds equal blocks among the operands (at most [`MAX_BINDINGS`]), of which `textures` are read as textures.
     pub fn of<B: PartialEq>(blocks: &[B], textures: Textures) -> Sharing {
         let len = blocks.len().min(MAX_BINDINGS);
-        let mut sharing = Sharing { first: [0; MAX_BINDINGS], len: len as u8, textures };
+        let mut sharing = Sharing { first: 0, len: len as u8, textures };
         for i in 0..len {
             let same = |j: &usize| blocks[*j] == blocks[i] && !sharing.is_texture(*j) && !sharing.is_texture(i);
-            sharing.first[i] = (0..i).find(same).unwrap_or(i) as u8;
+            sharing.first |= (0..i).find(same).unwrap_or(i) as u64 * (1 << (4 * i));
         }
         sharing
     }
@@ -43,7 +44,7 @@ impl Sharing {
 
     /// The operand whose variable operand `i` uses.
     pub fn first(&self, i: usize) -> usize {
-        self.first[..usize::from(self.len)].get(i).map_or(i, |first| usize::from(*first))
+        if i < usize::from(self.len) { (self.first >> (4 * i) & 15) as usize } else { i }
     }
 
     /// True where operand `i` is read as a texture.

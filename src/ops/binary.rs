@@ -59,7 +59,11 @@ pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     const OP: &str = "where_";
     check_operands(OP, a, b)?;
     expect_same_device(OP, &[condition, a])?;
-    let condition = copy::to_dtype(condition, a.dtype())?;
+    let condition = match (condition.dtype().is_float(), a.dtype().is_float()) {
+        // A fraction is not 0 either, but becomes it as a whole number.
+        (true, false) => copy::to_dtype(&ne(condition, &copy::full(a.device(), &[], 0.0, condition.dtype())?)?, a.dtype())?,
+        _ => copy::to_dtype(condition, a.dtype())?,
+    };
     let shape = broadcast_shapes(OP, a.shape(), b.shape())?;
     let shape = broadcast_shapes(OP, &shape, condition.shape())?;
     let out = Tensor::empty_as(OP, a.device(), &shape, a.dtype(), Category::Temporary)?;

@@ -65,10 +65,15 @@ pub(crate) fn launch<P: Pod>(
 ) -> Result<()> {
     expect_same_device(op, operands)?;
     let Some(first) = operands.first() else { return Ok(()) };
-    let memory: Option<smallvec::SmallVec<[_; 8]>> = operands.iter().map(|tensor| tensor.storage.memory()).collect();
-    let memory = memory.ok_or_else(|| Error::shape(op, "an operand has no elements", "report this as a bug of linn"))?;
+    let empty = || Error::shape(op, "an operand has no elements", "report this as a bug of linn");
+    let mut memory: smallvec::SmallVec<[_; 8]> = smallvec::SmallVec::new();
+    let mut elements = 0;
+    for tensor in operands {
+        memory.push(tensor.storage.memory().ok_or_else(empty)?);
+        elements += tensor.len();
+    }
     let sizes = operands.iter().map(|tensor| (tensor.len(), tensor.storage.size()));
-    let work = work.into().with_elements(operands.iter().map(|tensor| tensor.len()).sum());
+    let work = work.into().with_elements(elements);
     let textures = kernel.form().textures(first.device().class(), dtype, sizes);
     stream::launch(first.device(), kernel, dtype, &memory, textures, bytemuck::bytes_of(params), work)
 }

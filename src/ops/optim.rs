@@ -51,6 +51,40 @@ pub struct Sgd {
     pub first: bool,
 }
 
+impl Adam {
+    /// Refuses what PyTorch refuses.
+    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
+        let Adam { lr, beta1, beta2, eps, weight_decay, .. } = *self;
+        let positive = [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)];
+        in_range(op, &positive, f64::INFINITY)?;
+        in_range(op, &[("beta1", beta1), ("beta2", beta2)], 1.0)
+    }
+}
+
+impl Sgd {
+    /// Refuses what PyTorch refuses.
+    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
+        let Sgd { lr, momentum, dampening, weight_decay, nesterov, .. } = *self;
+        in_range(op, &[("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)], f64::INFINITY)?;
+        if nesterov && (momentum == 0.0 || dampening != 0.0) {
+            let fact = format!("nesterov with momentum {momentum} and dampening {dampening}");
+            return Err(Error::argument(op, fact, "pass a momentum above 0 and a dampening of 0, or no nesterov"));
+        }
+        Ok(())
+    }
+}
+
+/// Each value is at least 0 and below `end`; NaN is not.
+fn in_range(op: &'static str, values: &[(&str, f64)], end: f64) -> Result<()> {
+    match values.iter().find(|(_, value)| !(0.0..end).contains(value)) {
+        None => Ok(()),
+        Some((name, value)) => {
+            let help = if end == 1.0 { "pass a number from 0 up to, not including, 1" } else { "pass a finite number from 0 on" };
+            Err(Error::argument(op, format!("{name} is {value}"), help))
+        }
+    }
+}
+
 /// One step of Adam/AdamW in place. `step` `[1]` f32 on the device counts steps including this one (the caller has incremented it);
 /// `max_exp_avg_sq` for AMSGrad; `grad_scale` (0-d, on the device) multiplies the gradient first.
 #[track_caller]
@@ -66,6 +100,7 @@ pub fn adam_(
     settings: Adam,
 ) -> Result<()> {
     const OP: &str = "adam_";
+    settings.check(OP)?;
     let mut state = vec![param, exp_avg, exp_avg_sq];
     state.extend(max_exp_avg_sq);
     check_state(OP, param, &state)?;
@@ -119,6 +154,7 @@ pub fn sgd_(
     settings: Sgd,
 ) -> Result<()> {
     const OP: &str = "sgd_";
+    settings.check(OP)?;
     let mut state = vec![param];
     state.extend(momentum_buffer);
     check_state(OP, param, &state)?;

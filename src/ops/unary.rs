@@ -56,7 +56,7 @@ pub fn gelu_backward(x: &Tensor, dout: &Tensor) -> Result<Tensor> {
     crate::ops::binary::zip("gelu_backward", Kernel::gelu_backward, x, dout, [0; 2])
 }
 
-/// dx = dout where y = relu(x) is positive, else 0.
+/// dx = 0 where y = relu(x) is 0, else dout, also where y is NaN.
 #[track_caller]
 pub fn relu_backward(y: &Tensor, dout: &Tensor) -> Result<Tensor> {
     crate::ops::binary::zip("relu_backward", Kernel::relu_backward, y, dout, [0; 2])

@@ -66,6 +66,17 @@ impl Adam {
         Adam { groups, options, decay, states, counters: Vec::new() }
     }
 
+    fn settings(&self, group: &ParamGroup) -> optim::Adam {
+        optim::Adam {
+            lr: group.lr,
+            beta1: self.options.betas.0,
+            beta2: self.options.betas.1,
+            eps: self.options.eps,
+            weight_decay: group.weight_decay,
+            decay: self.decay,
+        }
+    }
+
     /// Makes missing state and increments the counters of parameters that have a gradient. A counter shared with a
     /// parameter that has none is copied first, so that every parameter counts its own steps.
     fn count(&mut self) -> Result<()> {
@@ -120,16 +131,11 @@ impl Optimizer for Adam {
     #[track_caller]
     fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
         let _origin = Origin::enter();
+        // Before anything is counted.
+        self.groups.iter().try_for_each(|group| self.settings(group).check("adam_"))?;
         self.count()?;
         for (group, states) in self.groups.iter().zip(&self.states) {
-            let settings = optim::Adam {
-                lr: group.lr,
-                beta1: self.options.betas.0,
-                beta2: self.options.betas.1,
-                eps: self.options.eps,
-                weight_decay: group.weight_decay,
-                decay: self.decay,
-            };
+            let settings = self.settings(group);
             for ((_, param), state) in group.params.iter().zip(states) {
                 let (Some(grad), Some(state)) = (param.grad(), state) else { continue };
                 optim::adam_(

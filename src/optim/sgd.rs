@@ -45,9 +45,7 @@ impl Optimizer for Sgd {
             for ((_, param), buffer) in group.params.iter().zip(buffers) {
                 let Some(grad) = param.grad() else { continue };
                 let first = buffer.is_none();
-                if first && self.options.momentum != 0.0 {
-                    *buffer = Some(zeros_like(param)?);
-                }
+                let made = if first && self.options.momentum != 0.0 { Some(zeros_like(param)?) } else { buffer.clone() };
                 let settings = optim::Sgd {
                     lr: group.lr,
                     momentum: self.options.momentum,
@@ -56,7 +54,9 @@ impl Optimizer for Sgd {
                     nesterov: self.options.nesterov,
                     first,
                 };
-                optim::sgd_(param, &grad, buffer.as_ref(), grad_scale, settings)?;
+                optim::sgd_(param, &grad, made.as_ref(), grad_scale, settings)?;
+                // A step that failed was not the first one.
+                *buffer = made;
             }
         }
         Ok(())

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::device::command::{ChunkId, Command, Op, PipelineId, Stamp};
-use crate::device::core::Core;
-use crate::ids::SegmentId;
+use crate::device::core::{Core, PendingRead, Reports, StatusCopy};
+use crate::device::places::PlaceId;
+use crate::ids::{SegmentId, StreamId};
 use crate::stream::encode::Resolved;
 use crate::stream::interop::ForeignCommands;
 
@@ -15,6 +16,8 @@ use crate::stream::interop::ForeignCommands;
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) commands: Vec<Resolved>,
+    /// The parameters of its dispatches.
+    pub(super) params: Vec<u8>,
     pub(super) unmap: SmallVec<[Arc<wgpu::Buffer>; 4]>,
     pub(super) chunks: SmallVec<[ChunkId; 4]>,
     /// The reads of the batch, by where their bytes go.
@@ -42,7 +45,16 @@ impl Taken {
         !self.commands.iter().any(recorded)
     }
 
-    pub(super) fn resolve(&mut self, core: &mut Core, command: Command) {
+    /// Takes the next `count` commands of a stream.
+    pub(super) fn take(&mut self, core: &mut Core, stream: StreamId, count: usize) {
+        for _ in 0..count {
+            if let Some(command) = core.take_recorded(stream, &mut self.params) {
+                self.resolve(core, command);
+            }
+        }
+    }
+
+    fn resolve(&mut self, core: &mut Core, command: Command) {
         self.resolve_op(core, command.op, command.location);
         self.labels.resize(self.commands.len(), command.label);
     }
@@ -57,6 +69,8 @@ impl Taken {
                 }
                 let ranges = places.iter().map(|place| range(core, *place)).collect();
                 places.iter().for_each(|place| core.places.release(*place));
+                core.reports.encoded += u64::from(places.contains(&PlaceId::STATUS));
+                let params = self.params.len() - usize::from(params)..self.params.len();
                 self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
             }
             Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
@@ -73,13 +87,18 @@ impl Taken {
             }
             Op::Download { src, src_offset, chunk, chunk_offset, size } => {
                 self.reads.push((chunk, chunk_offset));
-                let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
+                let Reports { encoded, read, .. } = core.reports;
+                let offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
+                let status = (encoded > read).then_some(StatusCopy { offset, covers: encoded });
+                let same = |read: &&mut PendingRead| (read.chunk, read.offset) == (chunk, chunk_offset);
+                core.reads.iter_mut().filter(same).for_each(|read| read.status = status);
                 if let Some(buffer) = self.chunk(core, chunk) {
                     if let Some((segment, offset, _)) = range(core, src) {
                         let (chunk, offset) = (buffer.clone(), offset + src_offset);
                         self.commands.push(Resolved::Download { segment, offset, chunk, chunk_offset, size });
                     }
-                    self.commands.push(Resolved::Status { chunk: buffer, chunk_offset: status_offset });
+                    let status = status.map(|status| Resolved::Status { chunk: buffer, chunk_offset: status.offset });
+                    self.commands.extend(status);
                 }
                 core.places.release(src);
             }

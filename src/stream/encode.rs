@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::device::Gpu;
-use crate::device::command::{ParamBytes, PipelineId};
+use crate::device::command::PipelineId;
 use crate::device::driver::{self, BufferKind};
 use crate::ids::SegmentId;
 use crate::kernel::ParamPath;
@@ -16,41 +16,24 @@ use crate::stream::interop::ForeignCommands;
 use crate::stream::stage::Stage;
 use crate::stream::timestamps::{TimeSet, Timestamps};
 
-/// A command with its places resolved. Nearly all are dispatches, so their size is every command's size.
+/// A command with its places resolved. Nearly all are dispatches, so their size may be every command's size.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Resolved {
     Dispatch {
         pipeline: PipelineId,
         ranges: SmallVec<[Range; 6]>,
-        params: ParamBytes,
+        /// Where they stand among the batch's.
+        params: std::ops::Range<usize>,
         grid: [u32; 3],
     },
     /// From a staging chunk into a segment.
-    Upload {
-        chunk: Arc<wgpu::Buffer>,
-        chunk_offset: u64,
-        segment: SegmentId,
-        offset: u64,
-        size: u64,
-    },
+    Upload { chunk: Arc<wgpu::Buffer>, chunk_offset: u64, segment: SegmentId, offset: u64, size: u64 },
     /// From a segment into a staging chunk; the status words go along.
-    Download {
-        segment: SegmentId,
-        offset: u64,
-        chunk: Arc<wgpu::Buffer>,
-        chunk_offset: u64,
-        size: u64,
-    },
+    Download { segment: SegmentId, offset: u64, chunk: Arc<wgpu::Buffer>, chunk_offset: u64, size: u64 },
     /// Only the status words into a staging chunk.
-    Status {
-        chunk: Arc<wgpu::Buffer>,
-        chunk_offset: u64,
-    },
+    Status { chunk: Arc<wgpu::Buffer>, chunk_offset: u64 },
     /// From one place of the pool to another; within a segment the two can overlap, `to` in front.
-    Move {
-        from: Place,
-        to: Place,
-    },
+    Move { from: Place, to: Place },
     /// Sets the status words to 0.
     ClearStatus,
     /// The next time of the batch.
@@ -130,11 +113,17 @@ impl Encoder {
         }
     }
 
-    /// One command buffer for the batch. `Err` holds the driver's words where it refuses anything that this takes.
-    pub(super) fn encode(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Encoded, String> {
+    /// One command buffer for the batch and its parameters. `Err` holds the driver's words where it refuses anything that this takes.
+    pub(super) fn encode(
+        &mut self,
+        gpu: &Gpu,
+        registry: &Registry,
+        batch: &[Resolved],
+        all_params: &[u8],
+    ) -> Result<Encoded, String> {
         let device = &gpu.device;
         self.at = None;
-        let uniform = self.write_uniforms(gpu, registry, batch)?;
+        let uniform = self.write_uniforms(gpu, registry, batch, all_params)?;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("linn") });
         if let Some(uniform) = &uniform {
             encoder.copy_buffer_to_buffer(&uniform.staging, 0, &uniform.buffer, 0, uniform.size);
@@ -169,7 +158,7 @@ impl Encoder {
                         current = Some(*pipeline);
                     }
                     pass.set_bind_group(0, group, &[]);
-                    match (compiled.path, params.as_slice()) {
+                    match (compiled.path, &all_params[params.clone()]) {
                         (_, []) => {}
                         (ParamPath::Immediates, bytes) => pass.set_immediates(0, bytes),
                         (ParamPath::Uniform, _) => {
@@ -248,14 +237,20 @@ impl Encoder {
     }
 
     /// Writes the parameters that do not fit immediates, in dispatch order, one slot each.
-    fn write_uniforms(&mut self, gpu: &Gpu, registry: &Registry, batch: &[Resolved]) -> Result<Option<Uniform>, String> {
-        let mut slots: Vec<&ParamBytes> = Vec::new();
+    fn write_uniforms(
+        &mut self,
+        gpu: &Gpu,
+        registry: &Registry,
+        batch: &[Resolved],
+        all_params: &[u8],
+    ) -> Result<Option<Uniform>, String> {
+        let mut slots: Vec<&[u8]> = Vec::new();
         for (at, command) in batch.iter().enumerate() {
             if let Resolved::Dispatch { pipeline, params, .. } = command {
                 self.at = Some(at);
                 let path = self.pipelines.get(gpu, registry, *pipeline)?.path;
-                if path == ParamPath::Uniform && !params.as_slice().is_empty() {
-                    slots.push(params);
+                if path == ParamPath::Uniform && !params.is_empty() {
+                    slots.push(&all_params[params.clone()]);
                 }
             }
         }
@@ -271,7 +266,7 @@ impl Encoder {
         let mut view = uniform.staging.get_mapped_range_mut(..).map_err(|error| error.to_string())?;
         for (slot, params) in slots.iter().enumerate() {
             let start = slot * UNIFORM_SIZE as usize;
-            view.slice(start..start + params.as_slice().len()).copy_from_slice(params.as_slice());
+            view.slice(start..start + params.len()).copy_from_slice(params);
         }
         drop(view);
         uniform.staging.unmap();

@@ -193,6 +193,6 @@ fn timed_point(stream: &Stream) -> Result<(FenceSet, Arc<Stamp>)> {
     let stamp = Arc::<Stamp>::default();
     let command = Command { label: "event", location: Origin::line(), op: Op::Time { stamp: stamp.clone() } };
     let core = device.shared().lock();
-    let fence = enqueue_on(device, core, stream.0.id, &AccessList::default(), command)?;
+    let fence = enqueue_on(device, core, stream.0.id, &AccessList::default(), command, &[])?;
     Ok(([fence].into_iter().collect(), stamp))
 }

@@ -98,7 +98,7 @@ pub(crate) fn with_encoder(stream: &Stream, reads: &[Part<'_>], writes: &[Part<'
         return Err(error);
     }
     writes.iter().for_each(|part| part.memory.written());
-    enqueue(device, core, &accesses, command)
+    enqueue(device, core, &accesses, command, &[])
 }
 
 /// Commands of an application with their places resolved.

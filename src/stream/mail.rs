@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use smallvec::SmallVec;
 
 use crate::device::command::{ChunkId, Stamp};
-use crate::device::core::{Core, ReadSlot};
+use crate::device::core::{Core, PendingRead, ReadSlot};
 use crate::device::staging::{Direction, Mapped, Turn};
 use crate::device::{ReadChunk, Shared};
 use crate::ids::{FenceSet, Horizons};
@@ -139,8 +139,8 @@ impl Queue {
             let Some(buffer) = buffer else { continue };
             let chunk = Arc::new(ReadChunk { shared: shared.clone(), id, buffer });
             for read in core.reads.extract_if(.., |read| read.chunk == id) {
-                let slot =
-                    ReadSlot { chunk: chunk.clone(), offset: read.offset, size: read.size, status_offset: read.status_offset };
+                let PendingRead { offset, size, status, .. } = read;
+                let slot = ReadSlot { chunk: chunk.clone(), offset, size, status };
                 answers.push((read.answer, Some(slot)));
             }
             chunks.push(chunk);

@@ -37,7 +37,7 @@ pub(crate) use pinned::{read_into, upload_from};
 pub use read::ReadFuture;
 pub(crate) use read::read;
 
-use crate::device::command::{Command, MAX_PARAMS, Op, ParamBytes};
+use crate::device::command::{Command, MAX_PARAMS, Op};
 use crate::device::core::{Core, MOST_RECORDED, StagingBuffer};
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
@@ -283,27 +283,34 @@ pub(crate) fn launch(
 ) -> Result<()> {
     let (row, form) = (kernel.row(), kernel.form());
     let limits = device.limits();
-    if let Some(large) = operands.iter().find(|memory| memory.block_size() > limits.max_storage_buffer_binding_size) {
-        return Err(Error::Limit {
-            op: row.name,
-            fact: format!(
-                "a tensor of {} bytes is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {})",
-                large.size(),
-                limits.max_storage_buffer_binding_size
-            ),
-            help: "split the tensor along its first dimension".into(),
-        });
+    let mut blocks: SmallVec<[PlaceId; 8]> = SmallVec::new();
+    let mut accesses = AccessList::default();
+    for (memory, binding) in operands.iter().zip(form.bindings) {
+        if memory.block_size() > limits.max_storage_buffer_binding_size {
+            return Err(Error::Limit {
+                op: row.name,
+                fact: format!(
+                    "a tensor of {} bytes is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {})",
+                    memory.size(),
+                    limits.max_storage_buffer_binding_size
+                ),
+                help: "split the tensor along its first dimension".into(),
+            });
+        }
+        blocks.push(memory.place());
+        accesses.push(memory.block(), if binding.role == Role::In { Access::Read } else { Access::Write });
     }
-    let too_long =
-        || Error::argument(row.name, format!("more than {MAX_PARAMS} parameter bytes"), "report this as a fault of linn");
-    let params = ParamBytes::new(params).ok_or_else(too_long)?;
-    let mut blocks: SmallVec<[PlaceId; 8]> = operands.iter().map(|memory| memory.place()).collect();
+    if params.len() > MAX_PARAMS {
+        let fact = format!("more than {MAX_PARAMS} parameter bytes");
+        return Err(Error::argument(row.name, fact, "report this as a fault of linn"));
+    }
     let reports = form.bindings.last().is_some_and(|binding| binding.name == "status");
     if reports {
         blocks.push(PlaceId::STATUS);
     }
     let sharing = Sharing::of(&blocks, textures);
-    let bound: SmallVec<[PlaceId; 6]> = sharing.bound().map(|i| blocks[i]).collect();
+    let mut bound: SmallVec<[PlaceId; 6]> = SmallVec::new();
+    sharing.bound().for_each(|i| bound.push(blocks[i]));
     if bound.len() > limits.max_storage_buffers as usize {
         return Err(Error::Limit {
             op: row.name,
@@ -313,21 +320,16 @@ pub(crate) fn launch(
     }
     let registry = queue::registry(device.shared()).ok_or_else(|| Error::DeviceLost { fact: "the device is closed".into() })?;
     let pipeline = registry.pipeline(device, kernel, dtype, sharing)?;
-    let mut accesses = AccessList::default();
-    for (memory, binding) in operands.iter().zip(form.bindings) {
-        let access = if binding.role == Role::In { Access::Read } else { Access::Write };
-        accesses.push(memory.block(), access);
-    }
-    let op = Op::Dispatch { pipeline, places: bound, params, grid: work.grid, work: work.amount };
+    let op = Op::Dispatch { pipeline, places: bound, params: params.len() as u16, grid: work.grid, work: work.amount };
     let mut core = device.shared().lock();
     core.usable(row.name, &accesses)?;
-    core.status_used |= reports;
+    core.reports.enqueued += u64::from(reports);
     for (memory, binding) in operands.iter().zip(form.bindings) {
         if binding.role != Role::In {
             memory.written();
         }
     }
-    enqueue(device, core, &accesses, Command { label: row.name, location: Origin::line(), op })
+    enqueue(device, core, &accesses, Command { label: row.name, location: Origin::line(), op }, params)
 }
 
 /// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are
@@ -362,7 +364,7 @@ pub(crate) fn upload(device: &Device, memory: &Memory, offset: u64, bytes: &[u8]
         let core = core.unwrap_or_else(|| device.shared().lock());
         memory.written();
         let op = Op::Upload { chunk: piece.chunk, chunk_offset: piece.offset, dst: memory.place(), dst_offset: offset, size };
-        enqueue(device, core, &accesses, Command { label, location: Origin::line(), op })?;
+        enqueue(device, core, &accesses, Command { label, location: Origin::line(), op }, &[])?;
         offset += size;
     }
     Ok(())
@@ -399,8 +401,14 @@ fn reserve(device: &Device, direction: Direction, size: u64) -> Result<Reserved<
 
 /// Appends a command to the current stream and wakes the queue; waits where far too much is recorded.
 #[track_caller]
-fn enqueue(device: &Device, core: std::sync::MutexGuard<'_, Core>, accesses: &AccessList, command: Command) -> Result<()> {
-    enqueue_on(device, core, current_id(device), accesses, command).map(|_| ())
+fn enqueue(
+    device: &Device,
+    core: std::sync::MutexGuard<'_, Core>,
+    accesses: &AccessList,
+    command: Command,
+    params: &[u8],
+) -> Result<()> {
+    enqueue_on(device, core, current_id(device), accesses, command, params).map(|_| ())
 }
 
 /// [`enqueue`] on any stream; the command's fence.
@@ -411,9 +419,10 @@ fn enqueue_on(
     stream: StreamId,
     accesses: &AccessList,
     command: Command,
+    params: &[u8],
 ) -> Result<Fence> {
     core.alive()?;
-    core.enqueue(stream, accesses, command);
+    core.enqueue(stream, accesses, command, params);
     let fence = core.timeline.last(stream);
     // (At the bound, not above it: a recording's memory grows by doubling.)
     let flooded = core.is_flooded(stream, MOST_RECORDED);

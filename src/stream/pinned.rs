@@ -306,7 +306,7 @@ pub(crate) fn upload_from<T: Element>(
     }
     memory.written();
     let op = Op::Upload { chunk: pinned.chunk.id, chunk_offset: 0, dst: memory.place(), dst_offset: offset, size };
-    enqueue(device, core, &accesses, Command { label, location: Origin::line(), op })
+    enqueue(device, core, &accesses, Command { label, location: Origin::line(), op }, &[])
 }
 
 /// Enqueues a copy of `memory` from byte `offset` on, as many elements as the buffer has, on the current stream. Waits where an

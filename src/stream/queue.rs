@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{Command, PipelineId};
+use crate::device::command::{PipelineId, Recording};
 use crate::device::core::Core;
 use crate::device::driver::{self, BufferKind};
 use crate::device::{CLOSING, Gpu, Polling, Shared};
@@ -259,11 +259,7 @@ impl Queue {
             taken.commands.push(Resolved::ClearStatus);
         }
         for (stream, count) in &batch.runs {
-            for _ in 0..*count {
-                if let Some(command) = core.take_recorded(*stream) {
-                    taken.resolve(&mut core, command);
-                }
-            }
+            taken.take(&mut core, *stream, *count);
         }
         let id = core.timeline.handle_submitted(&batch);
         drop(core);
@@ -302,12 +298,12 @@ impl Queue {
         let Some(registry) = registry(shared) else {
             return self.failed(shared, id, taken, "the kernel registry is missing");
         };
-        let mut sent = self.send(gpu, registry, &taken.commands);
+        let mut sent = self.send(gpu, registry, &taken);
         if sent.is_err() && taken.can_repeat() {
             // Nothing has been submitted, so it can be tried again, with whatever memory comes free by then.
             self.drain(shared);
             self.encoder.start_over();
-            sent = self.send(gpu, registry, &taken.commands);
+            sent = self.send(gpu, registry, &taken);
         }
         let Sent { index, uniform, times, submitted_at } = match sent {
             Ok(sent) => sent,
@@ -352,8 +348,8 @@ impl Queue {
         core.counters.timestamp_sets = self.encoder.timestamps.len() as u64;
     }
 
-    fn send(&mut self, gpu: &Gpu, registry: &Registry, commands: &[Resolved]) -> Result<Sent, String> {
-        let encoded = self.encoder.encode(gpu, registry, commands)?;
+    fn send(&mut self, gpu: &Gpu, registry: &Registry, taken: &Taken) -> Result<Sent, String> {
+        let encoded = self.encoder.encode(gpu, registry, &taken.commands, &taken.params)?;
         // Measured from before the call: some drivers do the work inside it.
         let submitted_at = web_time::Instant::now();
         let index = gpu.attempt("linn.submit", || gpu.queue.submit([encoded.commands]))?;
@@ -439,10 +435,10 @@ fn nothing_asked(core: &Core) -> bool {
 /// Recorded commands will never run: nobody can see their results. They are for the caller to drop, without the lock: what an
 /// application's closures hold may need it.
 #[must_use]
-fn drop_recordings(core: &mut Core) -> Vec<VecDeque<Command>> {
+fn drop_recordings(core: &mut Core) -> Vec<Recording> {
     core.recorded = (0, 0);
     let recordings = std::mem::take(&mut core.recordings);
-    for command in recordings.iter().flatten() {
+    for command in recordings.iter().flat_map(Recording::iter) {
         command.op.places().iter().for_each(|place| core.places.release(*place));
     }
     let rest = core.timeline.plan(&crate::timeline::Flush::Everything, |_, _| true);

@@ -8,7 +8,7 @@ use futures_channel::oneshot;
 use smallvec::SmallVec;
 
 use crate::device::command::{ChunkId, Command, Op};
-use crate::device::core::{Core, PendingRead, ReadSlot};
+use crate::device::core::{Core, PendingRead, ReadSlot, Reports};
 use crate::device::pinned::ReadBytes;
 use crate::device::places::PlaceId;
 use crate::device::staging::Direction;
@@ -73,7 +73,9 @@ fn bytes(device: &Device, slot: Result<ReadSlot>) -> Result<Vec<u8>> {
 /// What has arrived, once errors of what was enqueued before it are told.
 pub(super) fn open(device: &Device, slot: Result<ReadSlot>) -> Result<ReadBytes> {
     let bytes = ReadBytes::new(slot?, STATUS_SIZE)?;
-    report_status(device, bytes.status());
+    if let Some((words, covers)) = bytes.status() {
+        report_status(device, words, covers);
+    }
     take_error(device)?;
     Ok(bytes)
 }
@@ -135,11 +137,10 @@ pub(super) fn send(
 ) -> oneshot::Receiver<Result<ReadSlot>> {
     let Source { place: src, offset: src_offset, size, .. } = *source;
     let (sender, answer) = oneshot::channel();
-    let status_offset = chunk_offset + size.next_multiple_of(STATUS_ALIGNMENT);
-    core.reads.push(PendingRead { chunk, offset: chunk_offset, size, status_offset, answer: sender });
+    core.reads.push(PendingRead { chunk, offset: chunk_offset, size, status: None, answer: sender });
     let op = Op::Download { src, src_offset, chunk, chunk_offset, size };
     let stream = super::current_id(device);
-    core.enqueue(stream, &source.accesses, Command { label, location: Origin::line(), op });
+    core.enqueue(stream, &source.accesses, Command { label, location: Origin::line(), op }, &[]);
     let fence = core.timeline.last(stream);
     core.want(&[fence].into_iter().collect());
     device.shared().wake(core);
@@ -149,22 +150,25 @@ pub(super) fn send(
 /// After a wait: reads the status words where an index kernel may have written them, and returns any late error.
 #[track_caller]
 pub(super) fn check_status(device: &Device) -> Result<()> {
-    if device.shared().lock().status_used {
+    if has_reports(device) {
         let answer = enqueue_read(device, &Source::status(), "status")?.answer.ok_or_else(taken)?;
         bytes(device, device.block_on(answer, WaitKind::Synchronize, Origin::line())?)?;
-        device.shared().lock().status_used = false;
     }
     take_error(device)
 }
 
 /// [`check_status`] as a future.
 pub(super) async fn check_status_async(device: &Device) -> Result<()> {
-    if device.shared().lock().status_used {
-        let read = enqueue_read(device, &Source::status(), "status")?;
-        read.await?;
-        device.shared().lock().status_used = false;
+    if has_reports(device) {
+        enqueue_read(device, &Source::status(), "status")?.await?;
     }
     take_error(device)
+}
+
+/// True where commands may have written status words that nobody has read.
+fn has_reports(device: &Device) -> bool {
+    let Reports { enqueued, read, .. } = device.shared().lock().reports;
+    enqueued > read
 }
 
 /// The first error of enqueued work that nobody has been told yet.
@@ -174,15 +178,17 @@ pub(super) fn take_error(device: &Device) -> Result<()> {
     core.late_error.take().map_or(Ok(()), Err)
 }
 
-/// Words: (kernel + 1 or 0, position of the index, the index, what it may be less than).
-fn report_status(device: &Device, status: &[u8]) {
+/// Words: (kernel + 1 or 0, position of the index, the index, what it may be less than), after `covers` commands that may have
+/// written them.
+fn report_status(device: &Device, status: &[u8], covers: u64) {
     let words: SmallVec<[u32; 4]> = bytemuck::pod_collect_to_vec::<u8, u32>(status).into_iter().collect();
     let [code, position, index, len] = words[..] else { return };
+    let mut core = device.shared().lock();
+    core.reports.read = core.reports.read.max(covers);
     if code == 0 {
         return;
     }
     let op = Kernel::ALL.get(code as usize - 1).map_or("an index operation", |kernel| kernel.row().name);
-    let mut core = device.shared().lock();
     core.clear_status = true;
     core.counters.failures += 1;
     core.late_error.get_or_insert(Error::Device {

@@ -13,9 +13,9 @@ const EDGE: usize = 3;
 impl Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.dtype() {
-            DType::F32 => values(self, |v: &f32| format!("{v:.4}")),
-            DType::I32 => values(self, i32::to_string),
-            DType::U32 => values(self, u32::to_string),
+            DType::F32 => values(self, floats),
+            DType::I32 => values(self, |all: &[i32]| all.iter().map(i32::to_string).collect()),
+            DType::U32 => values(self, |all: &[u32]| all.iter().map(u32::to_string).collect()),
         };
         match text {
             Ok(text) => f.write_str(&text),
@@ -31,9 +31,17 @@ impl fmt::Debug for Tensor {
     }
 }
 
-fn values<T: Element>(tensor: &Tensor, print: impl Fn(&T) -> String) -> crate::Result<String> {
+/// Four digits; with an exponent where some would lose theirs otherwise (PyTorch's rule).
+fn floats(all: &[f32]) -> Vec<String> {
+    let sizes = all.iter().map(|v| v.abs()).filter(|v| v.is_finite() && *v > 0.0);
+    let (least, most) = sizes.fold((f32::INFINITY, 0f32), |(least, most), v| (least.min(v), most.max(v)));
+    let short = most > 0.0 && (most / least > 1e3 || most > 1e8 || least < 1e-4);
+    all.iter().map(|v| if short { format!("{v:.4e}") } else { format!("{v:.4}") }).collect()
+}
+
+fn values<T: Element>(tensor: &Tensor, print: impl Fn(&[T]) -> Vec<String>) -> crate::Result<String> {
     let data = tensor.to_vec::<T>()?;
-    let words: Vec<String> = data.iter().map(print).collect();
+    let words = print(&data);
     let width = words.iter().map(String::len).max().unwrap_or(0);
     let mut out = String::new();
     block(&mut out, tensor.shape(), &words, width, data.len() > SUMMARISE, 0);

@@ -160,44 +160,19 @@ impl Timeline {
         state.enqueued += 1;
         state.ordinals.push_back(self.last_ordinal);
         let this = Fence { stream, number: state.enqueued };
+        let mut edges = 0;
         if !state.pending.is_empty() || !state.reused.is_empty() {
             let (pending, reused) = (std::mem::take(&mut state.pending), std::mem::take(&mut state.reused));
-            pending.iter().for_each(|before| self.add_edge(this, before, EdgeKind::Wait));
-            reused.iter().for_each(|before| self.add_edge(this, before, EdgeKind::MemoryReuse));
+            pending.iter().for_each(|before| edges += add_edge(&mut self.streams, this, before, EdgeKind::Wait));
+            reused.iter().for_each(|before| edges += add_edge(&mut self.streams, this, before, EdgeKind::MemoryReuse));
         }
         for (block, access) in accesses {
-            let mut uses = std::mem::take(&mut self.uses[block.0 as usize]);
-            uses.record(this, access, |before, kind| self.add_edge(this, before, kind));
-            self.uses[block.0 as usize] = uses;
+            let uses = &mut self.uses[block.0 as usize];
+            uses.record(this, access, |before, kind| edges += add_edge(&mut self.streams, this, before, kind));
         }
+        self.stats.order_edges += edges;
         Ordinal(self.last_ordinal)
     }
-
-    /// Makes `this` come after `before`, unless that is certain already. Of several reasons the first for the latest counts.
-    fn add_edge(&mut self, this: Fence, before: Fence, kind: EdgeKind) {
-        if before.stream == this.stream || before.number <= self.submitted(before.stream) {
-            return;
-        }
-        let state = &mut self.streams[this.stream.0 as usize];
-        let other = before.stream.0 as usize;
-        if state.known.len() <= other {
-            state.known.resize(other + 1, 0);
-        }
-        if state.known[other] >= before.number {
-            return;
-        }
-        state.known[other] = before.number;
-        // One edge per command and stream: a later command of the same stream implies the earlier one.
-        let own = state.edges.iter_mut().rev().take_while(|(at, ..)| *at == this.number);
-        match own.into_iter().find(|(_, known, _)| known.stream == before.stream) {
-            Some((_, known, why)) => (known.number, *why) = (before.number, kind),
-            None => {
-                state.edges.push_back((this.number, before, kind));
-                self.stats.order_edges += 1;
-            }
-        }
-    }
-
     /// The order edges of the last command enqueued on `stream`, until it is submitted: one for each stream that it waits for.
     pub fn edges_of_last(&self, stream: StreamId) -> impl Iterator<Item = Edge> + '_ {
         let command = self.last(stream);
@@ -330,5 +305,34 @@ impl Timeline {
     /// Counters.
     pub fn stats(&self) -> TimelineStats {
         self.stats
+    }
+}
+
+/// Makes `this` come after `before`, unless that is certain already; how many edges that adds. Of several reasons the first for
+/// the latest counts.
+fn add_edge(streams: &mut [StreamState], this: Fence, before: Fence, kind: EdgeKind) -> u64 {
+    let other = before.stream.0 as usize;
+    if before.stream == this.stream || before.number <= streams[other].submitted {
+        return 0;
+    }
+    let state = &mut streams[this.stream.0 as usize];
+    if state.known.len() <= other {
+        state.known.resize(other + 1, 0);
+    }
+    if state.known[other] >= before.number {
+        return 0;
+    }
+    state.known[other] = before.number;
+    // One edge per command and stream: a later command of the same stream implies the earlier one.
+    let own = state.edges.iter_mut().rev().take_while(|(at, ..)| *at == this.number);
+    match own.into_iter().find(|(_, known, _)| known.stream == before.stream) {
+        Some((_, known, why)) => {
+            (known.number, *why) = (before.number, kind);
+            0
+        }
+        None => {
+            state.edges.push_back((this.number, before, kind));
+            1
+        }
     }
 }

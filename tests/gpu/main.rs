@@ -37,6 +37,8 @@ mod ops_reduce;
 mod ops_softmax;
 mod out_of_memory;
 mod pinned;
+mod random_gradients;
+mod random_programs;
 mod replay;
 mod safe_use;
 mod several_devices;

@@ -84,6 +84,21 @@ fn an_index_out_of_range_is_reported() {
     }
 }
 
+/// Streams report through the same words; whoever waits for one stream may read them before the other has written.
+#[test]
+fn a_wait_for_one_stream_keeps_what_another_reports() {
+    let device = open(DeviceOptions::default());
+    let weight = Tensor::from_slice(&device, &[3, 4], &[1.0f32; 12]).unwrap();
+    let bad = Tensor::from_slice(&device, &[1], &[3]).unwrap();
+    let other = device.new_stream();
+    for round in 0..50 {
+        other.scope(|| index::embedding(&weight, &bad)).unwrap();
+        let told = device.default_stream().synchronize().is_err();
+        assert_ne!(told, device.synchronize().is_err(), "round {round}: told once");
+        device.synchronize().unwrap();
+    }
+}
+
 #[test]
 fn cross_entropy_and_its_gradient() {
     for (n, v) in [(1, 1), (1, 7), (768, 65), (5, 1000), (3, 50_257), (1000, 2)] {

@@ -6,7 +6,7 @@ use linn::Tensor;
 use linn::autograd::no_grad;
 use linn::nn::state::{load, load_parameters, save};
 use linn::nn::{Bias, Dropout, Gpt, GptConfig, Linear, Module};
-use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_grad_norm_, clip_scale, grad_norm};
+use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions, clip_grad_norm_, clip_scale, grad_norm};
 
 use crate::device::device;
 
@@ -46,6 +46,33 @@ fn parameters_count_their_own_steps() {
     assert_eq!(values(&b), values(&alone));
     let counts: BTreeMap<String, Tensor> = both.state().into_iter().collect();
     assert_eq!((values(&counts["step.a"]), values(&counts["step.b"])), (vec![6.0], vec![4.0]));
+}
+
+#[test]
+fn settings_that_pytorch_refuses_change_nothing() {
+    let p = param(&[1.0]);
+    set_grad(&p, &[0.5]);
+    let group = |lr, decay| vec![ParamGroup::new(vec![("p".into(), p.clone())], lr, decay)];
+    let adam = |lr, decay, betas, eps| Adam::new(group(lr, decay), AdamOptions { betas, eps, amsgrad: false });
+    let sgd = |lr, options| Sgd::new(group(lr, 0.0), options);
+    let mut wrong: Vec<(&str, Box<dyn Optimizer>)> = vec![
+        ("adam_: lr is -1", Box::new(adam(-1.0, 0.0, (0.9, 0.99), 1e-8))),
+        ("adam_: lr is NaN", Box::new(adam(f64::NAN, 0.0, (0.9, 0.99), 1e-8))),
+        ("adam_: weight_decay is -0.1", Box::new(adam(0.1, -0.1, (0.9, 0.99), 1e-8))),
+        ("adam_: beta1 is 1", Box::new(adam(0.1, 0.0, (1.0, 0.99), 1e-8))),
+        ("adam_: beta2 is -0.5", Box::new(adam(0.1, 0.0, (0.9, -0.5), 1e-8))),
+        ("adam_: eps is inf", Box::new(adam(0.1, 0.0, (0.9, 0.99), f64::INFINITY))),
+        ("sgd_: lr is -1", Box::new(sgd(-1.0, SgdOptions::default()))),
+        ("sgd_: momentum is -2", Box::new(sgd(0.1, SgdOptions { momentum: -2.0, ..Default::default() }))),
+        ("sgd_: nesterov with", Box::new(sgd(0.1, SgdOptions { nesterov: true, ..Default::default() }))),
+        ("sgd_: nesterov with", Box::new(sgd(0.1, SgdOptions { nesterov: true, momentum: 0.9, dampening: 0.5 }))),
+    ];
+    for (fact, optimizer) in &mut wrong {
+        let text = optimizer.step().unwrap_err().to_string();
+        assert!(text.starts_with(*fact) && text.contains("\nhelp: pass "), "{text}");
+        assert!(optimizer.state().is_empty(), "{fact}");
+    }
+    assert_eq!(values(&p), [1.0]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "ge" => |x| truth(x.a >= x.b),
         "add_scaled" => |x| x.a + x.s * x.b,
         "where_" => |x| if x.c != 0.0 { x.a } else { x.b },
-        "relu_backward" => |x| if x.a > 0.0 { x.b } else { 0.0 },
+        "relu_backward" => |x| if x.a <= 0.0 { 0.0 } else { x.b },
         "gelu_backward" => |x| {
             let density = (-0.5 * x.a * x.a).exp() / (2.0 * std::f64::consts::PI).sqrt();
             x.b * (0.5 * (1.0 + erf(x.a / 2f64.sqrt())) + x.a * density)

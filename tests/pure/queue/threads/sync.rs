@@ -5,6 +5,7 @@ use std::sync::LockResult;
 use std::time::Duration;
 
 pub use shuttle::sync::MutexGuard;
+pub use shuttle::sync::atomic::AtomicUsize;
 pub use std::sync::PoisonError;
 
 use super::model::Fault;
