@@ -78,7 +78,7 @@ fn a_lost_device_wakes_every_waiter_and_the_next_one_opens() {
             let (mut down, from) = (downloads.next().unwrap(), first.clone());
             wait("pinned read", Box::new(move || is_lost(from.copy_to_pinned(&mut down).and_then(|read| read.wait().map(drop)))));
             let (mut down, from) = (downloads.next().unwrap(), first.clone());
-            let _ = from.copy_to_pinned(&mut down).unwrap();
+            assert!(from.copy_to_pinned(&mut down).is_ok());
             wait("pinned read again", Box::new(move || is_lost(from.copy_to_pinned(&mut down).map(drop))));
             let mut options = DataLoaderOptions::default();
             options.upload = Upload::CurrentStream;
