@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::error::Error as AnyError;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -88,6 +90,8 @@ struct Shop {
     state: Mutex<State>,
     /// Wakes workers.
     work: Condvar,
+    /// Wakes workers that wait for the device.
+    device: Condvar,
     /// Wakes the loader.
     ready: Condvar,
 }
@@ -103,12 +107,39 @@ struct State {
     /// the workers cannot be further ahead of the device than that.
     returned: VecDeque<Vec<PinnedTensor>>,
     prepared: Duration,
+    /// How often the device has woken somebody.
+    wakes: u64,
     stop: bool,
 }
 
 impl Shop {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks a worker until the device has done something; `None` where the loader is dropped before that.
+    fn block_on<T>(self: &Arc<Shop>, future: impl Future<Output = T>) -> Option<T> {
+        let (waker, mut future) = (self.clone().into(), pin!(future));
+        loop {
+            let seen = self.lock().wakes;
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Some(output);
+            }
+            let mut state = self.lock();
+            while state.wakes == seen {
+                if state.stop {
+                    return None;
+                }
+                state = self.device.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+impl Wake for Shop {
+    fn wake(self: Arc<Self>) {
+        self.lock().wakes += 1;
+        self.device.notify_all();
     }
 }
 
@@ -123,7 +154,7 @@ impl DataLoader {
         P: Fn(u64) -> Result<Vec<HostTensor>, E> + Send + Sync + 'static,
     {
         let num_workers = if cfg!(target_arch = "wasm32") { 0 } else { options.num_workers };
-        let ahead = (num_workers * options.prefetch_factor.max(1)) as u64;
+        let ahead = num_workers.saturating_mul(options.prefetch_factor.max(1)) as u64;
         let (next, end) = (range.start, range.end.max(range.start));
         let state = State { next, end, allowed: next.saturating_add(ahead).min(end), ..State::default() };
         let mut loader = DataLoader {
@@ -213,6 +244,7 @@ impl Drop for DataLoader {
     fn drop(&mut self) {
         self.shop.lock().stop = true;
         self.shop.work.notify_all();
+        self.shop.device.notify_all();
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
@@ -220,7 +252,7 @@ impl Drop for DataLoader {
 }
 
 /// What a worker does.
-fn work(shop: &Shop, producer: &Producer, device: &Device) {
+fn work(shop: &Arc<Shop>, producer: &Producer, device: &Device) {
     loop {
         let mut state = shop.lock();
         while !state.stop && state.next < state.end && state.next >= state.allowed {
@@ -238,7 +270,7 @@ fn work(shop: &Shop, producer: &Producer, device: &Device) {
             let start = web_time::Instant::now();
             let arrays = producer(item)?;
             prepared += start.elapsed();
-            pin(device, arrays, used, &mut prepared)
+            pinned(shop, device, arrays, used, &mut prepared)
         });
         let mut state = shop.lock();
         state.prepared += prepared;
@@ -249,14 +281,21 @@ fn work(shop: &Shop, producer: &Producer, device: &Device) {
 }
 
 /// The arrays in pinned memory: in that of an earlier item as far as it fits, once its upload has been executed.
-fn pin(device: &Device, arrays: Vec<HostTensor>, used: Vec<PinnedTensor>, prepared: &mut Duration) -> Result<Vec<PinnedTensor>> {
+fn pinned(
+    shop: &Arc<Shop>,
+    device: &Device,
+    arrays: Vec<HostTensor>,
+    used: Vec<PinnedTensor>,
+    prepared: &mut Duration,
+) -> Result<Vec<PinnedTensor>> {
     let mut used = used.into_iter();
     let mut pinned = Vec::with_capacity(arrays.len());
     for array in arrays {
         let mut words = match used.next().map(|used| used.words).filter(|words| words.len() == array.words().len()) {
             Some(words) => {
-                pollster::block_on(words.synchronize_async())?;
-                words
+                // Without an answer nobody is left who could take the item.
+                let Some(free) = shop.block_on(words.synchronize_async()) else { return Ok(Vec::new()) };
+                free.map(|()| words)?
             }
             None => device.pinned_upload(array.words().len())?,
         };
@@ -272,7 +311,7 @@ fn pin(device: &Device, arrays: Vec<HostTensor>, used: Vec<PinnedTensor>, prepar
 fn caught<T>(item: u64, call: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         Err(Error::Data {
-            fact: format!("the producer panicked at item {item}: {}", last_words(panic.as_ref())),
+            fact: format!("the producer panicked at item {item}: {}", last_words(panic)),
             help: "mend the producer; the loader goes on with the next item".into(),
         })
     })

@@ -16,12 +16,14 @@ use crate::device::staging::Staging;
 use crate::device::waits::Waits;
 use crate::device::wishes::Wishes;
 use crate::error::{Error, Result};
-use crate::ids::{BlockId, FenceSet, Ordinal, SegmentId, StreamId};
+use crate::ids::{BlockId, FenceSet, Horizons, Ordinal, SegmentId, StreamId};
 use crate::memory::{Place, Pool};
 use crate::timeline::{Access, AccessList, OrderEdges, Timeline};
 
-/// Commands recorded and not yet encoded at which an enqueueing thread waits for the queue (back-pressure).
+/// Commands recorded and not yet encoded at which whoever floods waits for the queue (back-pressure).
 pub(crate) const MOST_RECORDED: u64 = 16 << 10;
+/// A stream with so many of them, a submission's worth, has its part in a flood.
+const FLOODS: u64 = 1 << 10;
 
 /// The buffer of a staging chunk.
 pub(crate) type StagingBuffer = Arc<wgpu::Buffer>;
@@ -263,6 +265,12 @@ impl Core {
             _ => self.recorded.0 -= 1,
         }
         Some(command)
+    }
+
+    /// At least `most` commands are recorded, and `stream` has its part in that: who enqueues on another is not held up.
+    pub(crate) fn is_flooded(&self, stream: StreamId, most: u64) -> bool {
+        let own = || self.timeline.enqueued(stream) - self.timeline.submitted(stream);
+        self.timeline.backlog() >= most && own() >= FLOODS
     }
 
     /// Nothing but small uploads is recorded: nobody can see them before another command or a call that waits.

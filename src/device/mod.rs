@@ -341,11 +341,14 @@ impl Device {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The error of an operation whose operands live here and on `other`. Devices of one adapter have one name, so each is
-    /// named with the number that says which of the process it is.
+    /// Devices of one adapter have one name, so errors name each with the number that says which of the process it is.
+    pub(crate) fn numbered(&self) -> String {
+        format!("device {} ({})", self.shared().id, self.name())
+    }
+
+    /// The error of an operation whose operands live here and on `other`.
     pub(crate) fn mismatch(&self, op: &'static str, other: &Device) -> Error {
-        let name = |device: &Device| format!("device {} ({})", device.shared().id, device.name());
-        Error::DeviceMismatch { op, fact: format!("{} and {}", name(self), name(other)) }
+        Error::DeviceMismatch { op, fact: format!("{} and {}", self.numbered(), other.numbered()) }
     }
 
     /// True when freed memory is kept for reuse.

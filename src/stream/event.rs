@@ -71,7 +71,7 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let device = stream.device();
         if let Some(before) = self.recorded().filter(|before| !before.device.same(device)) {
-            let fact = format!("event of {} and stream of {}", before.device.name(), device.name());
+            let fact = format!("event of {} and stream of {}", before.device.numbered(), device.numbered());
             return Err(Error::argument("record", fact, "an event stays on the device it was first recorded on: use another"));
         }
         let (point, stamp) = match self.timing {
@@ -113,7 +113,7 @@ impl Event {
         };
         let device = &start.device;
         if !device.same(&end.device) {
-            let fact = format!("the start event is of {}, the end event of {}", device.name(), end.device.name());
+            let fact = format!("the start event is of {}, the end event of {}", device.numbered(), end.device.numbered());
             return error(fact, "record both on streams of one device: each has its own clock");
         }
         let passed = {

@@ -12,6 +12,7 @@
 //!
 //! There is one queue, so what the application submits runs before or after a submission of linn, as a whole.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
@@ -151,15 +152,25 @@ impl ForeignCommands {
         gpu.attempt("linn.with_encoder", || {
             let record = self.record.take().ok_or("its commands cannot be recorded twice")?;
             catch_unwind(AssertUnwindSafe(|| record(encoder, &windows)))
-                .map_err(|panic| format!("the closure panicked: {}", last_words(panic.as_ref())))
+                .map_err(|panic| format!("the closure panicked: {}", last_words(panic)))
         })?
     }
 }
 
 /// What a panic said.
-pub(crate) fn last_words(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+pub(crate) fn last_words(panic: Box<dyn Any + Send>) -> String {
+    let panic = match panic.downcast::<String>() {
+        Ok(words) => return *words,
+        Err(panic) => panic,
+    };
+    match panic.downcast::<&str>() {
+        Ok(words) => (*words).to_owned(),
+        Err(other) => {
+            // What it holds is kept: to drop it could panic again.
+            std::mem::forget(other);
+            "without a word".to_owned()
+        }
+    }
 }
 
 /// Lends memory to the application, for reading or for writing too: it does not move, and linn refuses what would clash. The

@@ -425,7 +425,7 @@ fn enqueue_on(
     core.enqueue(stream, accesses, command, params);
     let fence = core.timeline.last(stream);
     // (At the bound, not above it: a recording's memory grows by doubling.)
-    let flooded = core.timeline.backlog() >= MOST_RECORDED;
+    let flooded = core.is_flooded(stream, MOST_RECORDED);
     let shared = device.shared();
     if core.naps && core.is_light() {
         // It looks by itself soon.
@@ -435,7 +435,7 @@ fn enqueue_on(
     }
     if flooded {
         let mut core = shared.lock();
-        while core.timeline.backlog() > MOST_RECORDED / 2 && core.lost.is_none() && !core.stop {
+        while core.is_flooded(stream, MOST_RECORDED / 2) && core.lost.is_none() && !core.stop {
             core = wait_for_room(shared, core)?;
         }
     }

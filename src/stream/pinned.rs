@@ -249,7 +249,7 @@ impl<'a, T: Element> PinnedRead<'a, T> {
     /// Blocks until the elements are there.
     #[track_caller]
     pub fn wait(mut self) -> Result<&'a [T]> {
-        let Some(pinned) = self.0.take() else { return Ok(&[]) };
+        let pinned = self.0.take().ok_or_else(read::taken)?;
         let Some(answer) = pinned.answer.take() else { return Ok(&[]) };
         let slot = pinned.device().block_on(answer, WaitKind::Read, Origin::line())?;
         pinned.elements(slot)
@@ -260,13 +260,12 @@ impl<'a, T: Element> Future for PinnedRead<'a, T> {
     type Output = Result<&'a [T]>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = self.0.as_mut().and_then(|pinned| pinned.answer.as_mut());
-        let slot = match answer.map(|answer| Pin::new(answer).poll(context)) {
-            None => None,
-            Some(Poll::Pending) => return Poll::Pending,
-            Some(Poll::Ready(slot)) => Some(slot),
+        let Some(pinned) = self.0.take() else { return Poll::Ready(Err(read::taken())) };
+        let Some(answer) = pinned.answer.as_mut() else { return Poll::Ready(Ok(&[])) };
+        let Poll::Ready(slot) = Pin::new(answer).poll(context) else {
+            self.0 = Some(pinned);
+            return Poll::Pending;
         };
-        let (Some(pinned), Some(slot)) = (self.0.take(), slot) else { return Poll::Ready(Ok(&[])) };
         pinned.answer = None;
         Poll::Ready(pinned.elements(slot.map_err(|_| closed(pinned.device())).and_then(|slot| slot)))
     }
@@ -281,11 +280,7 @@ fn unmappable(error: impl std::fmt::Display) -> Error {
 }
 
 fn other_device(op: &'static str, device: &Device, chunk: &HeldChunk) -> Result<()> {
-    if chunk.device.same(device) {
-        return Ok(());
-    }
-    let fact = format!("tensor of {} and pinned memory of {}", device.name(), chunk.device.name());
-    Err(Error::DeviceMismatch { op, fact })
+    if chunk.device.same(device) { Ok(()) } else { Err(device.mismatch(op, &chunk.device)) }
 }
 
 /// Enqueues a copy of all elements into `memory` at byte `offset`, on the current stream. Does not wait.

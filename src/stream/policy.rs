@@ -23,6 +23,8 @@ pub(super) const LIGHT_PATIENCE: Duration = Duration::from_millis(2);
 pub(super) const MOST_COMMANDS: usize = 1024;
 /// Estimated work of one submission at most. Drivers end submissions of a few seconds (GL: calls beside one of 6 s fail).
 pub(super) const MOST_WORK: Duration = Duration::from_millis(100);
+/// The same at worst, for each kernel: were it all that took time in the submissions that it was measured in.
+pub(super) const WORST_WORK: Duration = Duration::from_millis(200);
 /// Times in one submission at most: they fit one query set, and its buffers are 2 KiB each.
 pub(super) const MOST_TIMES: usize = 256;
 /// Bytes copied in one submission at most.
@@ -67,37 +69,65 @@ fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Dura
     (timeline.backlog() >= worth).then_some(Flush::Everything)
 }
 
-/// Measured cost of kernels: nanoseconds per unit of work, by pipeline. `None` where it was never measured.
+/// Measured cost of kernels. `None` where one was never measured.
 #[derive(Default)]
-pub(super) struct Estimates(Vec<Option<f64>>);
+pub(super) struct Estimates(Vec<Option<Cost>>);
+
+/// Nanoseconds per unit of work. Kernels that share submissions cannot be told apart, so there are two answers.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// What explains how long submissions took: their kernels are scaled together.
+    likely: f64,
+    /// All of a submission that it was in; nearly nothing of it, if the others were that cheap.
+    most: f64,
+}
 
 impl Estimates {
-    fn measured(&self, pipeline: PipelineId) -> Option<f64> {
+    fn measured(&self, pipeline: PipelineId) -> Option<Cost> {
         self.0.get(pipeline.0 as usize).copied().flatten()
     }
 
-    fn per_unit(&self, pipeline: PipelineId) -> f64 {
-        self.measured(pipeline).unwrap_or(FIRST_GUESS)
+    fn likely(&self, pipeline: PipelineId) -> f64 {
+        self.measured(pipeline).map_or(FIRST_GUESS, |cost| cost.likely)
     }
 
-    /// A submission of this work took so long: scales the guesses of its kernels towards that.
+    /// A submission of this work took so long: moves what is known of its kernels towards that.
     pub(super) fn learn(&mut self, work: &[(PipelineId, u64)], taken: Duration) {
-        let guess: f64 = work.iter().map(|(pipeline, amount)| self.per_unit(*pipeline) * *amount as f64).sum();
+        let taken = taken.as_nanos() as f64;
+        let sum = |cost: &dyn Fn(PipelineId, f64) -> f64| -> f64 {
+            work.iter().map(|(pipeline, amount)| cost(*pipeline, *amount as f64) * *amount as f64).sum()
+        };
+        let guess = sum(&|pipeline, _| self.likely(pipeline));
         if guess <= 0.0 {
             return;
         }
-        // Up at once, however far, because submissions that are too long do harm (the first run of a kernel, which compiles it
-        // on some drivers, counts too); down half way on a logarithmic scale, so that one odd measurement does little.
-        let ratio = (taken.as_nanos() as f64 / guess).max(0.01);
-        let scale = if ratio > 1.0 { ratio } else { ratio.sqrt() };
-        for (pipeline, _) in work {
+        let scale = towards(taken / guess);
+        // Where even the most of all is too little, it was too little of all.
+        let whole = |amount: f64| taken / amount.max(1.0);
+        let most = sum(&|pipeline, amount| self.measured(pipeline).map_or(whole(amount), |cost| cost.most));
+        let too_little = (taken / most).max(1.0);
+        for (pipeline, amount) in work {
+            let whole = whole(*amount as f64);
+            let most = match self.measured(*pipeline).map_or(FIRST_GUESS, |cost| cost.most) {
+                known if whole < known => known * towards(whole / known),
+                _ if self.measured(*pipeline).is_none() => whole,
+                known => known * too_little,
+            };
+            let likely = (self.likely(*pipeline) * scale).min(most);
             let index = pipeline.0 as usize;
             if self.0.len() <= index {
                 self.0.resize(index + 1, None);
             }
-            self.0[index] = Some(self.per_unit(*pipeline) * scale);
+            self.0[index] = Some(Cost { likely, most });
         }
     }
+}
+
+/// How far to follow a measurement that is so many times what was known. Up at once, however far, because submissions that are
+/// too long do harm (the first run of a kernel, which compiles it on some drivers, counts too); down half way on a logarithmic
+/// scale, so that one odd measurement does little.
+fn towards(ratio: f64) -> f64 {
+    if ratio > 1.0 { ratio } else { ratio.max(0.01).sqrt() }
 }
 
 /// What a submission may still take.
@@ -106,40 +136,50 @@ pub(super) struct Budget {
     nanos: f64,
     bytes: u64,
     times: usize,
-    /// Kernels in it that were never measured.
-    unknown: SmallVec<[PipelineId; 8]>,
+    /// What the kernels in it take at worst.
+    worst: SmallVec<[(PipelineId, f64); 16]>,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
         let nanos = MOST_WORK.as_nanos() as f64;
-        Budget { commands: MOST_COMMANDS, nanos, bytes: MOST_BYTES, times: MOST_TIMES, unknown: SmallVec::new() }
+        Budget { commands: MOST_COMMANDS, nanos, bytes: MOST_BYTES, times: MOST_TIMES, worst: SmallVec::new() }
     }
 }
 
 impl Budget {
-    /// Books a command; false where it has to wait for the next submission. A kernel that was never measured goes once: the
-    /// guess can be wrong by a factor of hundreds, and a chain of it be a submission that the driver ends.
+    /// Books a command; false where it has to wait for the next submission.
     pub(super) fn admit(&mut self, estimates: &Estimates, load: Load) -> bool {
         if load.alone {
             return std::mem::take(&mut self.commands) == MOST_COMMANDS;
         }
-        let nanos = load.kernel.map_or(0.0, |(pipeline, work)| estimates.per_unit(pipeline) * work as f64);
+        let nanos = load.kernel.map_or(0.0, |(pipeline, work)| estimates.likely(pipeline) * work as f64);
         if self.commands == 0 || self.nanos < nanos || self.bytes < load.bytes || self.times < load.times {
             return false;
         }
-        if let Some((pipeline, _)) = load.kernel
-            && estimates.measured(pipeline).is_none()
+        if let Some((pipeline, work)) = load.kernel
+            && !self.admit_at_worst(pipeline, estimates.measured(pipeline).map(|cost| cost.most * work as f64))
         {
-            if self.unknown.contains(&pipeline) {
-                return false;
-            }
-            self.unknown.push(pipeline);
+            return false;
         }
         self.commands -= 1;
         self.nanos -= nanos;
         self.bytes -= load.bytes;
         self.times -= load.times;
+        true
+    }
+
+    /// What a kernel takes at worst is bounded for each, because not all that share submissions are the slow one. Each goes once. One
+    /// that was never measured goes no more: a guess can be wrong by a factor of hundreds, and a chain of it be a submission
+    /// that the driver ends.
+    fn admit_at_worst(&mut self, pipeline: PipelineId, nanos: Option<f64>) -> bool {
+        let bound = WORST_WORK.as_nanos() as f64;
+        let nanos = nanos.map_or(bound, |nanos| nanos.min(bound));
+        match self.worst.iter_mut().rev().find(|(known, _)| *known == pipeline) {
+            Some((_, sum)) if *sum + nanos > bound => return false,
+            Some((_, sum)) => *sum += nanos,
+            None => self.worst.push((pipeline, nanos)),
+        }
         true
     }
 }

@@ -102,7 +102,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
             for _ in 0..MOST_PANICS {
                 match catch_unwind(AssertUnwindSafe(|| queue.run(&for_thread))) {
                     Ok(()) => break,
-                    Err(panic) => queue.abandon(&for_thread, last_words(panic.as_ref())),
+                    Err(panic) => queue.abandon(&for_thread, &last_words(panic)),
                 }
             }
             drop(queue);

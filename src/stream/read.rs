@@ -24,29 +24,29 @@ use crate::timeline::{Access, AccessList};
 /// one where the read was called. Dropping it is fine at any time.
 pub struct ReadFuture {
     device: Device,
-    answer: oneshot::Receiver<Result<ReadSlot>>,
+    /// Until it has come.
+    answer: Option<oneshot::Receiver<Result<ReadSlot>>>,
 }
 
 impl ReadFuture {
     /// The bytes, if they are there; never waits. After bytes (or an error) were returned there is nothing more to come.
     pub fn try_take(&mut self) -> Result<Option<Vec<u8>>> {
-        match self.answer.try_recv() {
-            Ok(None) => Ok(None),
-            Ok(Some(slot)) => self.bytes(slot).map(Some),
-            Err(_) => Err(self.device.closed(&self.device.shared().lock())),
-        }
+        let Some(slot) = self.answer.as_mut().and_then(|answer| answer.try_recv().transpose()) else { return Ok(None) };
+        self.answer = None;
+        self.bytes(slot).map(Some)
     }
 
     /// Blocks until the bytes are there.
     #[track_caller]
     pub fn wait(self) -> Result<Vec<u8>> {
-        let ReadFuture { device, answer } = self;
-        let slot = device.block_on(answer, WaitKind::Read, Origin::line())?;
-        bytes(&device, slot)
+        let answer = self.answer.ok_or_else(taken)?;
+        let slot = self.device.block_on(answer, WaitKind::Read, Origin::line())?;
+        bytes(&self.device, slot)
     }
 
-    fn bytes(&self, slot: Result<ReadSlot>) -> Result<Vec<u8>> {
-        bytes(&self.device, slot)
+    fn bytes(&self, slot: Result<Result<ReadSlot>, oneshot::Canceled>) -> Result<Vec<u8>> {
+        let gone = |_| self.device.closed(&self.device.shared().lock());
+        bytes(&self.device, slot.map_err(gone).and_then(|slot| slot))
     }
 }
 
@@ -54,12 +54,16 @@ impl Future for ReadFuture {
     type Output = Result<Vec<u8>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match Pin::new(&mut self.answer).poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(slot)) => Poll::Ready(self.bytes(slot)),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(self.device.closed(&self.device.shared().lock()))),
-        }
+        let Some(answer) = self.answer.as_mut() else { return Poll::Ready(Err(taken())) };
+        let Poll::Ready(slot) = Pin::new(answer).poll(context) else { return Poll::Pending };
+        self.answer = None;
+        Poll::Ready(self.bytes(slot))
     }
+}
+
+/// A read is asked for its bytes again.
+pub(super) fn taken() -> Error {
+    Error::argument("read", "what was read has been taken already", "keep what the read returned, or read again")
 }
 
 fn bytes(device: &Device, slot: Result<ReadSlot>) -> Result<Vec<u8>> {
@@ -119,7 +123,7 @@ fn enqueue_read(device: &Device, source: &Source, label: &'static str) -> Result
     }
     let (core, piece) = super::reserve(device, Direction::Download, Source::staged(source.size))?;
     let answer = send(device, core, source, (piece.chunk, piece.offset), label);
-    Ok(ReadFuture { device: device.clone(), answer })
+    Ok(ReadFuture { device: device.clone(), answer: Some(answer) })
 }
 
 /// Enqueues the copy to a place of a chunk on the current stream.
@@ -147,7 +151,7 @@ pub(super) fn send(
 #[track_caller]
 pub(super) fn check_status(device: &Device) -> Result<()> {
     if has_reports(device) {
-        let ReadFuture { answer, .. } = enqueue_read(device, &Source::status(), "status")?;
+        let answer = enqueue_read(device, &Source::status(), "status")?.answer.ok_or_else(taken)?;
         bytes(device, device.block_on(answer, WaitKind::Synchronize, Origin::line())?)?;
     }
     take_error(device)

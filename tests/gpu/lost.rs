@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use linn::data::{DataLoader, DataLoaderOptions, HostTensor, Upload};
 use linn::{Device, DeviceOptions, Error, Result, Tensor};
 
 use crate::device::{open, products};
@@ -21,6 +22,12 @@ fn a_lost_device_wakes_every_waiter_and_the_next_one_opens() {
     for way in ["destroyed", "told"] {
         let device = open(DeviceOptions::default());
         let y = long_work(&device);
+        // Pinned buffers for copies that come after that work. (On GL, the thread that is held up below would have to buy them.)
+        let first = y.narrow(0, 0, 1).unwrap().add_scalar(0.0).unwrap().reshape(&[256]).unwrap();
+        let part = || first.narrow(0, 0, 4).unwrap().add_scalar(0.0).unwrap();
+        let uploads: Vec<_> = (0..4).map(|_| (device.pin_memory(&[1.0f32; 4]).unwrap(), part())).collect();
+        let downloads: Vec<_> = (0..2).map(|_| device.pinned_download::<f32>(256).unwrap()).collect();
+        let (mut uploads, mut downloads) = (uploads.into_iter(), downloads.into_iter());
         // The device's thread is held up behind that, so that everything below waits for certain.
         let (hold, go) = mpsc::channel::<()>();
         device.default_stream().with_encoder(&[], &[&y], move |_, _| _ = go.recv()).unwrap();
@@ -54,6 +61,31 @@ fn a_lost_device_wakes_every_waiter_and_the_next_one_opens() {
             wait("read", Box::new(move || is_lost(read.wait())));
             let y2 = y.clone();
             wait("export", Box::new(move || y2.export().map_or_else(|error| is_lost::<()>(Err(error)), |_| true)));
+            let (up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
+            wait("pinned", Box::new(move || is_lost(up.synchronize())));
+            let (up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
+            wait("pinned future", Box::new(move || is_lost(pollster::block_on(up.synchronize_async()))));
+            let (up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
+            let future = up.synchronize_async();
+            drop(up);
+            wait("pinned and dropped", Box::new(move || is_lost(pollster::block_on(future))));
+            let (mut up, to) = uploads.next().unwrap();
+            to.copy_from_pinned_(&up).unwrap();
+            wait("pinned fill", Box::new(move || is_lost(up.copy_from_slice(&[2.0; 4]))));
+            let (mut down, from) = (downloads.next().unwrap(), first.clone());
+            wait("pinned read", Box::new(move || is_lost(from.copy_to_pinned(&mut down).and_then(|read| read.wait().map(drop)))));
+            let (mut down, from) = (downloads.next().unwrap(), first.clone());
+            assert!(from.copy_to_pinned(&mut down).is_ok());
+            wait("pinned read again", Box::new(move || is_lost(from.copy_to_pinned(&mut down).map(drop))));
+            let mut options = DataLoaderOptions::default();
+            options.upload = Upload::CurrentStream;
+            let produce = |i: u64| HostTensor::new(&[4], vec![i as f32; 4]).map(|x| vec![x]);
+            let mut loader = DataLoader::new(&device, 0..1_000_000, options, produce).unwrap();
+            // A worker waits for the pinned memory of items that the device does not get to, and the loader for the worker.
+            wait("data loader", Box::new(move || is_lost(loader.find(Result::is_err).unwrap_or_else(|| Ok(Vec::new())))));
             // Floods staging, and a recording: both wait for room.
             let (d, data) = (device.clone(), vec![1.0f32; 2 << 20]);
             wait(

@@ -8,6 +8,7 @@ use linn::data::{DataLoader, DataLoaderOptions, HostTensor, Upload};
 use linn::device::SyncDebug;
 use linn::{DType, Device, DeviceOptions, Error, Tensor};
 
+use crate::stop::stop;
 use crate::watch::watched;
 
 fn open() -> Device {
@@ -38,7 +39,7 @@ fn check(i: u64, tensors: &[Tensor]) {
 #[test]
 fn items_come_in_order_whatever_worker_is_done_first() {
     watched(120, || {
-        for (workers, factor) in [(0, 1), (1, 1), (1, 4), (3, 2), (8, 1)] {
+        for (workers, factor) in [(0, 1), (1, 1), (1, 4), (3, 2), (8, 1), (2, usize::MAX)] {
             for upload in [Upload::OwnStream, Upload::CurrentStream] {
                 let mut options = options(workers, factor);
                 options.upload = upload;
@@ -86,6 +87,15 @@ fn workers_are_so_far_ahead_and_no_further() {
     });
 }
 
+/// What is dropped with a panic can panic too.
+struct PanicsAgain;
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        panic!("again");
+    }
+}
+
 #[test]
 fn errors_and_panics_are_the_answer_for_their_item() {
     watched(60, || {
@@ -95,6 +105,7 @@ fn errors_and_panics_are_the_answer_for_their_item() {
                     3 => Err("no such file".into()),
                     5 => panic!("item {i} is odd"),
                     6 => panic!("plain"),
+                    7 => std::panic::panic_any(PanicsAgain),
                     8 => Err(Error::file("b.txt is empty", "write something").into()),
                     9 => Ok(vec![HostTensor::new(&[2, 2], vec![1.0f32; 3])?]),
                     _ => Ok(item(i)?),
@@ -106,6 +117,7 @@ fn errors_and_panics_are_the_answer_for_their_item() {
                     3 => "data loader: item 3 could not be prepared: no such file\nhelp: ",
                     5 => "data loader: the producer panicked at item 5: item 5 is odd\nhelp: ",
                     6 => "data loader: the producer panicked at item 6: plain\nhelp: ",
+                    7 => "data loader: the producer panicked at item 7: without a word\nhelp: ",
                     8 => "b.txt is empty\nhelp: write something",
                     9 => "HostTensor: shape [2, 2] has 4 elements, the vector has 3\nhelp: ",
                     _ => {
@@ -160,6 +172,27 @@ fn a_loader_is_dropped_at_any_time_and_its_workers_end() {
         dropping.join().unwrap();
         assert!(inside.load(Ordering::SeqCst) <= 4);
         assert_eq!((device.pinned_memory_stats().held.current, device.memory_allocated()), (0, 0));
+    });
+}
+
+/// A worker that waits for pinned memory whose copies the device does not get to.
+#[test]
+fn a_loader_is_dropped_while_the_device_stands_still() {
+    watched(60, || {
+        for num_workers in [1, 3] {
+            let device = open();
+            let mut options = options(num_workers, 2);
+            options.upload = Upload::CurrentStream;
+            let mut loader = DataLoader::new(&device, 0..1000, options, item).unwrap();
+            check(0, &loader.next().unwrap().unwrap());
+            let go_on = stop(&device);
+            // As many as there are sets of pinned buffers, and one that is never handed out.
+            let held: Vec<_> = (0..2 * num_workers).map(|_| loader.next().unwrap().unwrap()).collect();
+            std::thread::sleep(Duration::from_millis(20));
+            drop(loader);
+            drop(go_on);
+            held.iter().zip(1..).for_each(|(tensors, i)| check(i, tensors));
+        }
     });
 }
 

@@ -213,6 +213,28 @@ fn waits_pass_on_through_streams_without_work() {
     }
 }
 
+/// The queue stands still, and one thread has recorded all that may be: only that one waits.
+#[test]
+fn who_floods_waits_and_nobody_else() {
+    watched(60, || {
+        let device = open();
+        let (x, y) = (tensor(&device, &[1; 64]), tensor(&device, &[1; 64]));
+        let (flood, side) = (device.new_stream(), device.new_stream());
+        let go_on = crate::stop::stop(&device);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| flood.scope(|| (0..20_000).for_each(|_| x.fill_(2.0).unwrap())));
+            while device.stats().timeline.commands < 16_000 {
+                std::thread::yield_now();
+            }
+            // More than is left until the bound.
+            side.scope(|| (0..1000).for_each(|_| y.fill_(3.0).unwrap()));
+            assert!(!thread.is_finished());
+            drop(go_on);
+        });
+        device.synchronize().unwrap();
+    });
+}
+
 #[test]
 fn a_stream_is_waited_for_while_another_floods() {
     watched(60, || {

@@ -5,6 +5,7 @@ mod device;
 mod events;
 mod exit;
 mod field_reports;
+mod futures;
 mod interop;
 mod lost;
 mod mem_pool;

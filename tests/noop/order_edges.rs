@@ -57,6 +57,29 @@ fn edges_name_both_commands_with_their_lines() {
     assert!(device.order_edges().is_empty());
 }
 
+/// The memory of a tensor that is gone serves another stream: its first writer comes after the last use of the old one.
+#[test]
+fn reuse_of_memory_is_an_edge_with_both_names() {
+    let mut options = DeviceOptions::default();
+    // Room for one of the two only.
+    options.memory_limit = Some(6 << 20);
+    let device = Device::noop(options).unwrap();
+    let side = device.new_stream();
+    let go_on = stop(&device);
+    device.record_order_edges(Some(100));
+    let line = line!();
+    let old = Tensor::full(&device, &[1 << 20], 1.0).unwrap();
+    drop(old);
+    let new = side.scope(|| Tensor::full(&device, &[1 << 20], 2.0)).unwrap();
+    side.scope(|| new.fill_(3.0)).unwrap();
+    let list = device.order_edges();
+    let expected = [(EdgeKind::MemoryReuse, "fill", line + 3, "fill", line + 1)];
+    assert_eq!(list.iter().map(seen).collect::<Vec<_>>(), expected, "{list}");
+    assert!(list.to_string().ends_with(": memory reuse") && list.to_dot().contains("[label=\"memory reuse\"]"), "{list}");
+    drop(go_on);
+    device.synchronize().unwrap();
+}
+
 #[test]
 fn the_latest_edges_are_kept_and_none_unless_asked_for() {
     let device = open();

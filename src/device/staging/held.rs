@@ -77,9 +77,8 @@ impl<B: Clone, W> Staging<B, W> {
         rise(&mut self.pinned.held_bytes, size);
     }
 
-    /// Whoever held the chunk is gone; the device may still use it. Nobody waits for it any more.
+    /// Whoever held the chunk is gone; the device may still use it, and a future may still wait for that.
     pub(crate) fn release(&mut self, id: ChunkId) {
-        self.waiters.retain(|(waited, _)| *waited != id);
         let Some(chunk) = self.chunk_mut(id).filter(|chunk| chunk.owner == Owner::Held) else { return };
         chunk.owner = Owner::Cached;
         let (size, dead) = (chunk.size, chunk.state == State::Dead);
