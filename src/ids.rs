@@ -96,6 +96,7 @@ impl FenceSet {
     }
 
     /// Keeps the fences for which `keep` holds.
+    #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(Fence) -> bool) {
         self.0.retain(|fence| keep(*fence));
     }
@@ -118,6 +119,7 @@ impl FenceSet {
     }
 
     /// Number of streams named.
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -10,13 +10,15 @@ use super::pytorch::{self, Owner, Waiting};
 use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, SegmentId};
 
 impl Pool {
-    /// Lends the front of a free block; what is left stays free.
-    pub(super) fn lend(&mut self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
-        let segment = self.blocks[key.block].segment;
+    /// Lends the front of the block `free`; what is left stays free.
+    pub(super) fn lend(&mut self, free: u32, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
+        let record = &self.blocks[free];
+        let (segment, whole, offset) = (record.segment, record.size, record.offset);
         let record = &mut self.segments[segment];
         record.lent += 1;
         record.buyer = 0;
         let (owner, pool) = (record.owner, record.pool);
+        let key = Key { size: whole, birth: record.birth, offset, block: free };
         let at = if key.size > size && self.splits(owner, pool, size, key.size - size) {
             self.split(key, size)
         } else {
@@ -29,20 +31,20 @@ impl Pool {
         record.requested = request.bytes;
         record.stream = request.stream;
         record.tag = request.tag;
-        let (offset, size) = (record.offset, record.size);
-        // Most blocks need none, and a filtered set is not free to build.
-        let edge = |fence: &Fence| needs_edge(*fence, request.stream, horizons);
-        let after = match record.uses.iter().any(|fence| edge(&fence)) {
-            true => record.uses.iter().filter(edge).collect(),
-            false => FenceSet::new(),
-        };
-
+        let (block, place) = (BlockId(at), Place { segment: SegmentId(segment), offset: record.offset, size: record.size });
         if request.buyer != 0 {
             self.leave_bought(request.buyer);
         }
-        self.stats.order_edges += after.len() as u64;
         self.book_lent(at);
-        Answer::Ready { block: BlockId(at), place: Place { segment: SegmentId(segment), offset, size }, after }
+        // Most blocks need none, and a filtered set is not free to build.
+        let edge = |fence: &Fence| needs_edge(*fence, request.stream, horizons);
+        let uses = &self.blocks[at].uses;
+        if !uses.iter().any(|fence| edge(&fence)) {
+            return Answer::Ready { block, place, after: FenceSet::new() };
+        }
+        let after: FenceSet = uses.iter().filter(edge).collect();
+        self.stats.order_edges += after.len() as u64;
+        Answer::Ready { block, place, after }
     }
 
     /// Whether what a request leaves of a free block becomes a block of its own.
@@ -59,22 +61,26 @@ impl Pool {
     /// Without any (it was never used) it keeps the uses it was lent with.
     pub fn free(&mut self, block: BlockId, last_uses: FenceSet, horizons: &impl Horizons) {
         let BlockId(at) = block;
-        if self.blocks.get(at).is_some_and(|record| record.state == BlockState::Imported) {
-            return self.free_imported(at, last_uses);
-        }
-        if self.blocks.get(at).is_none_or(|record| record.state != BlockState::Lent) {
-            debug_assert!(false, "{block:?} is freed but not lent");
-            return;
+        match self.blocks.get(at).map(|record| record.state) {
+            Some(BlockState::Lent) => {}
+            Some(BlockState::Imported) => return self.free_imported(at, last_uses),
+            _ => {
+                debug_assert!(false, "{block:?} is freed but not lent");
+                return;
+            }
         }
         self.book_free_requested(at);
         let record = &mut self.blocks[at];
         record.pins = 0;
         let segment = record.segment;
-        if !last_uses.is_empty() {
+        let owning = &mut self.segments[segment];
+        if last_uses.is_empty() {
+            owning.uses.merge(&record.uses);
+        } else {
+            owning.uses.merge(&last_uses);
             record.uses = last_uses;
         }
-        self.segments[segment].uses.merge(&self.blocks[at].uses);
-        if let Some(owner) = self.segments[segment].owner {
+        if let Some(owner) = owning.owner {
             let events = self.events(owner, &self.blocks[at].uses, horizons);
             if !events.is_empty() {
                 self.blocks[at].state = BlockState::Waiting;
@@ -96,14 +102,13 @@ impl Pool {
         let record = &mut self.blocks[at];
         record.state = BlockState::Free;
         record.requested = 0;
-        let segment = record.segment;
+        let segment = &mut self.segments[record.segment];
+        segment.lent -= 1;
+        if segment.lent == 0 {
+            segment.idle_since = self.searches;
+        }
         self.forget_submitted(at, horizons);
         self.merge_and_list(at, horizons);
-        let record = &mut self.segments[segment];
-        record.lent -= 1;
-        if record.lent == 0 {
-            record.idle_since = self.searches;
-        }
     }
 
     /// Cuts `size` bytes off the front of a free block, as a block that is in no list.
@@ -213,7 +218,7 @@ impl Pool {
     #[inline]
     pub(super) fn home(&self, at: u32) -> Home {
         let block = &self.blocks[at];
-        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::Owned)
+        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::owned)
     }
 
     #[inline]
@@ -223,8 +228,11 @@ impl Pool {
 
     #[inline]
     pub(super) fn list(&mut self, at: u32) {
-        let (key, home) = (self.key(at), self.home(at));
-        self.list_of_mut(self.pool_of(at)).insert(key, home);
+        let block = &self.blocks[at];
+        let segment = &self.segments[block.segment];
+        let key = Key { size: block.size, birth: segment.birth, offset: block.offset, block: at };
+        let home = segment.owner.map_or_else(|| Home::of(&block.uses), Home::owned);
+        self.list_of_mut(segment.pool).insert(key, home);
     }
 
     #[inline]

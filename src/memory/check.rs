@@ -127,7 +127,7 @@ fn breakdown_is_what_blocks_say(pool: &Pool) -> bool {
             BlockState::Vacant | BlockState::Imported => {}
         }
     }
-    seen == pool.breakdown && seen.sum() == pool.stats.reserved_bytes.current
+    seen == pool.breakdown() && seen.sum() == pool.stats.reserved_bytes.current
 }
 
 fn stats_are_what_blocks_say(pool: &Pool) -> bool {

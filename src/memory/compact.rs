@@ -147,7 +147,7 @@ impl Pool {
             Rung::Refused => 0,
             _ => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
         };
-        if self.breakdown.cached.saturating_add(left) < size {
+        if self.breakdown().cached.saturating_add(left) < size {
             return None;
         }
         // Once a segment was bought to move blocks into, they are moved.
@@ -187,8 +187,8 @@ impl Pool {
             self.mark_idle();
             return Some(self.wait_for_completion());
         }
-        let key = self.search(size, Effort::AnyBacklog, request, horizons)?;
-        Some(self.lend(key, size, request, horizons))
+        let free = self.search(size, Effort::AnyBacklog, request, horizons)?;
+        Some(self.lend(free, size, request, horizons))
     }
 
     /// Does what was tried out.

@@ -28,9 +28,14 @@ impl Meter {
         let part = &mut self.parts[usize::from(small)];
         part.current += amount;
         part.allocated += amount;
-        part.peak = part.peak.max(part.current);
         self.current += amount;
-        self.peak = self.peak.max(self.current);
+        // Branches: peaks are seldom passed, and stores cost.
+        if part.current > part.peak {
+            part.peak = part.current;
+        }
+        if self.current > self.peak {
+            self.peak = self.current;
+        }
     }
 
     #[inline]
@@ -92,6 +97,11 @@ impl Waiting {
             Class::Large | Class::Small => values[class as usize],
             Class::All => values[0] + values[1],
         }
+    }
+
+    /// What waits, of all sizes.
+    pub(super) fn sum(&self) -> u64 {
+        Waiting::of(self.current, Class::All)
     }
 
     fn lift(&mut self, live: &Meter) {

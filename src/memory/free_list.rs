@@ -7,24 +7,33 @@ use super::free_tree::{Key, Nodes, Tree};
 use super::pytorch::Owner;
 use crate::ids::{Fence, FenceSet, Horizons, StreamId};
 
-/// Whose unsubmitted commands may still use a free block.
+/// Whose unsubmitted commands may still use a free block, as a number: it is compared with each block that comes or goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
-    Nobody,
-    One(StreamId),
-    Several,
-    /// Whatever uses it: it serves this owner alone (policy `pytorch`).
-    Owned(Owner),
-}
+pub(super) struct Home(u64);
 
 impl Home {
+    const NOBODY: Home = Home(1 << 32);
+    const SEVERAL: Home = Home(2 << 32);
+
+    /// One stream's.
+    #[inline]
+    fn one(stream: StreamId) -> Home {
+        Home(stream.0.into())
+    }
+
+    /// Whatever uses it: it serves this owner alone (policy `pytorch`).
+    #[inline]
+    pub(super) fn owned(owner: Owner) -> Home {
+        Home((3 + u64::from(owner.small)) << 32 | u64::from(owner.stream.0))
+    }
+
     #[inline]
     pub(super) fn of(uses: &FenceSet) -> Home {
         let mut fences = uses.iter();
         match (fences.next(), fences.next()) {
-            (None, _) => Home::Nobody,
-            (Some(only), None) => Home::One(only.stream),
-            _ => Home::Several,
+            (None, _) => Home::NOBODY,
+            (Some(only), None) => Home::one(only.stream),
+            _ => Home::SEVERAL,
         }
     }
 }
@@ -59,7 +68,7 @@ const SEVERAL: usize = 1;
 
 impl Default for FreeList {
     fn default() -> FreeList {
-        let trees = vec![(Home::Nobody, Tree::default()), (Home::Several, Tree::default())];
+        let trees = vec![(Home::NOBODY, Tree::default()), (Home::SEVERAL, Tree::default())];
         FreeList { nodes: Nodes::default(), trees, last: NOBODY }
     }
 }
@@ -94,12 +103,12 @@ impl FreeList {
 
     /// The smallest block of `owner` with at least `size` bytes.
     pub(super) fn first_fit(&self, owner: Owner, size: u64) -> Option<Key> {
-        self.tree(Home::Owned(owner))?.first_fit(&self.nodes, size)
+        self.tree(Home::owned(owner))?.first_fit(&self.nodes, size)
     }
 
     /// The next block of `owner` in the order.
     pub(super) fn after(&self, owner: Owner, key: Key) -> Option<Key> {
-        self.tree(Home::Owned(owner))?.after(&self.nodes, key)
+        self.tree(Home::owned(owner))?.after(&self.nodes, key)
     }
 
     /// Adds a block.
@@ -156,7 +165,7 @@ impl FreeList {
         let mut best = None;
         let mut foreign = self.trees[SEVERAL].1.len() > 0;
         for (known, tree) in &self.trees[SEVERAL + 1..] {
-            if *known == Home::One(stream) {
+            if *known == Home::one(stream) {
                 best = tree.first_fit(&self.nodes, size);
             } else {
                 foreign |= tree.len() > 0;
@@ -167,8 +176,22 @@ impl FreeList {
         if !foreign || best.is_some_and(|key| key.size - size <= size / 4) {
             return best;
         }
+        self.search_foreign(best, stream, size, effort, uses_of, horizons)
+    }
+
+    /// `best`, or a smaller block of other streams that they have submitted by now; if there is none, one with an edge.
+    #[inline(never)]
+    fn search_foreign<'a>(
+        &self,
+        mut best: Option<Key>,
+        stream: StreamId,
+        size: u64,
+        effort: Effort,
+        uses_of: impl Fn(u32) -> &'a FenceSet,
+        horizons: &impl Horizons,
+    ) -> Option<Key> {
         let mut with_edge: Option<(u64, Key)> = None;
-        let others = self.trees.iter().filter(|(known, _)| ![Home::Nobody, Home::One(stream)].contains(known));
+        let others = self.trees.iter().filter(|(known, _)| ![Home::NOBODY, Home::one(stream)].contains(known));
         for (_, tree) in others {
             let mut next = tree.first_fit(&self.nodes, size);
             for _ in 0..LOOK {

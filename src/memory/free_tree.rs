@@ -2,7 +2,8 @@
 //! (birth of the segment, offset), so older segments come first.
 //!
 //! Sizes fall into bins, 32 to the octave, found by two levels of bitmaps. The blocks of a bin are a treap: a search tree
-//! by (size, address) that is a heap by a priority derived from the block's number. Nodes lie in one vector, at their
+//! by (size, address) that is a heap by a priority derived from the block's number. A bin knows its first block: most
+//! requests are for a size that was there before, and that block is their best fit. Nodes lie in one vector, at their
 //! block's number; several sets of trees share it, since a block is in one at a time.
 
 use super::block::NONE;
@@ -58,6 +59,16 @@ impl Nodes {
         self.0[block as usize].tree
     }
 
+    /// The first block of a subtree.
+    fn leftmost(&self, mut below: u32) -> u32 {
+        let mut first = NONE;
+        while below != NONE {
+            first = below;
+            below = self.0[below as usize].left;
+        }
+        first
+    }
+
     #[inline]
     fn put(&mut self, key: Key, tree: u32) {
         let node = Node { size: key.size, offset: key.offset, birth: key.birth, left: NONE, right: NONE, tree };
@@ -93,10 +104,18 @@ fn bin_of(size: u64) -> usize {
     shift as usize * STEPS + (units >> shift) as usize
 }
 
+/// The blocks of about one size.
+#[derive(Clone, Copy, Debug)]
+struct Bin {
+    root: u32,
+    /// The first in the order; of no meaning in an empty bin.
+    first: u32,
+}
+
 /// One ordered set of free blocks.
 #[derive(Debug)]
 pub(super) struct Tree {
-    roots: Vec<u32>,
+    bins: Vec<Bin>,
     /// A bit per bin that holds a block.
     filled: [u64; WORDS],
     /// A bit per word of `filled` that is not zero.
@@ -106,7 +125,7 @@ pub(super) struct Tree {
 
 impl Default for Tree {
     fn default() -> Tree {
-        Tree { roots: vec![NONE; BINS], filled: [0; WORDS], filled_words: 0, len: 0 }
+        Tree { bins: vec![Bin { root: NONE, first: NONE }; BINS], filled: [0; WORDS], filled_words: 0, len: 0 }
     }
 }
 
@@ -124,8 +143,8 @@ impl Tree {
         nodes.put(key, number);
         let bin = bin_of(key.size);
         self.len += 1;
-        if self.roots[bin] == NONE {
-            self.roots[bin] = key.block;
+        if self.bins[bin].root == NONE {
+            self.bins[bin] = Bin { root: key.block, first: key.block };
             self.filled[bin / 64] |= 1 << (bin % 64);
             self.filled_words |= 1 << (bin / 64);
             return;
@@ -135,6 +154,10 @@ impl Tree {
 
     fn insert_into(&mut self, nodes: &mut Nodes, bin: usize, key: Key) {
         let order = nodes.order(key.block);
+        let first = &mut self.bins[bin].first;
+        if order < nodes.order(*first) {
+            *first = key.block;
+        }
         let mut link = Link::Root(bin);
         let mut below = self.at(nodes, link);
         while below != NONE && priority(below) > priority(key.block) {
@@ -164,11 +187,11 @@ impl Tree {
     pub(super) fn remove(&mut self, nodes: &mut Nodes, key: Key) -> bool {
         let bin = bin_of(key.size);
         let Node { left, right, .. } = nodes.0[key.block as usize];
-        if self.roots[bin] != key.block || left != NONE || right != NONE {
+        if self.bins[bin].root != key.block || left != NONE || right != NONE {
             return self.remove_from(nodes, key);
         }
         // Alone in its bin.
-        self.roots[bin] = NONE;
+        self.bins[bin].root = NONE;
         self.filled[bin / 64] &= !(1 << (bin % 64));
         if self.filled[bin / 64] == 0 {
             self.filled_words &= !(1 << (bin / 64));
@@ -181,6 +204,14 @@ impl Tree {
     fn remove_from(&mut self, nodes: &mut Nodes, key: Key) -> bool {
         let Some(mut link) = self.find(nodes, key) else { return false };
         let Node { mut left, mut right, .. } = nodes.0[key.block as usize];
+        let bin = bin_of(key.size);
+        if self.bins[bin].first == key.block {
+            // Nothing hangs left of it, and it hangs left of what comes after its right.
+            self.bins[bin].first = match (nodes.leftmost(right), link) {
+                (NONE, Link::Left(above)) => above,
+                (next, _) => next,
+            };
+        }
         // Both subtrees become one: the greater priority goes up.
         while left != NONE && right != NONE {
             if priority(left) > priority(right) {
@@ -203,7 +234,7 @@ impl Tree {
     pub(super) fn rekey(&mut self, nodes: &mut Nodes, old: Key, new: Key) {
         let bin = bin_of(old.size);
         let node = &mut nodes.0[old.block as usize];
-        let alone = self.roots[bin] == old.block && node.left == NONE && node.right == NONE;
+        let alone = self.bins[bin].root == old.block && node.left == NONE && node.right == NONE;
         if alone && bin == bin_of(new.size) {
             let number = node.tree;
             nodes.put(new, number);
@@ -234,33 +265,25 @@ impl Tree {
     /// The first block with at least `size` bytes.
     #[inline(always)]
     pub(super) fn first_fit(&self, nodes: &Nodes, size: u64) -> Option<Key> {
-        if self.len == 0 {
-            return None;
+        let bin = self.next_filled(bin_of(size))?;
+        let first = nodes.key(self.bins[bin].first);
+        if first.size >= size {
+            return Some(first);
         }
-        let bin = bin_of(size);
-        let (mut found, mut below) = (NONE, self.roots[bin]);
-        while below != NONE {
-            let node = &nodes.0[below as usize];
-            below = if node.size >= size {
-                found = below;
-                node.left
-            } else {
-                node.right
-            };
-        }
-        if found == NONE { self.first_from(nodes, bin + 1) } else { Some(nodes.key(found)) }
+        // Some blocks of the request's own bin are smaller.
+        self.first_not_below(nodes, bin, (size, 0, 0))
     }
 
     /// The next block after `key` in the order.
     pub(super) fn after(&self, nodes: &Nodes, key: Key) -> Option<Key> {
         // Offsets are far from u64::MAX.
-        self.first_not_below(nodes, (key.size, key.birth, key.offset + 1))
+        self.first_not_below(nodes, bin_of(key.size), (key.size, key.birth, key.offset + 1))
     }
 
     /// The largest block.
     pub(super) fn last(&self, nodes: &Nodes) -> Option<Key> {
         let word = self.filled_words.checked_ilog2()? as usize;
-        let mut below = self.roots[word * 64 + self.filled[word].ilog2() as usize];
+        let mut below = self.bins[word * 64 + self.filled[word].ilog2() as usize].root;
         let mut last = NONE;
         while below != NONE {
             last = below;
@@ -269,35 +292,22 @@ impl Tree {
         Some(nodes.key(last))
     }
 
-    #[inline]
-    fn first_not_below(&self, nodes: &Nodes, order: (u64, u32, u64)) -> Option<Key> {
-        if self.len == 0 {
-            return None;
-        }
-        let bin = bin_of(order.0);
-        let mut found = NONE;
-        let mut below = self.roots[bin];
+    /// The first block of that order or a later one; it belongs into `bin`.
+    fn first_not_below(&self, nodes: &Nodes, bin: usize, order: (u64, u32, u64)) -> Option<Key> {
+        let (mut found, mut below) = (NONE, self.bins[bin].root);
         while below != NONE {
-            if nodes.order(below) >= order {
+            let node = &nodes.0[below as usize];
+            below = if nodes.order(below) >= order {
                 found = below;
-                below = nodes.0[below as usize].left;
+                node.left
             } else {
-                below = nodes.0[below as usize].right;
-            }
+                node.right
+            };
         }
-        if found == NONE { self.first_from(nodes, bin + 1) } else { Some(nodes.key(found)) }
-    }
-
-    /// The first block of the bins from `bin` on.
-    #[inline]
-    fn first_from(&self, nodes: &Nodes, bin: usize) -> Option<Key> {
-        let mut below = self.roots[self.next_filled(bin)?];
-        let mut first = below;
-        while below != NONE {
-            first = below;
-            below = nodes.0[below as usize].left;
+        if found == NONE {
+            found = self.bins[self.next_filled(bin + 1)?].first;
         }
-        Some(nodes.key(first))
+        Some(nodes.key(found))
     }
 
     /// The first bin from `bin` on that holds a block.
@@ -332,7 +342,7 @@ impl Tree {
     #[inline]
     fn at(&self, nodes: &Nodes, link: Link) -> u32 {
         match link {
-            Link::Root(bin) => self.roots[bin],
+            Link::Root(bin) => self.bins[bin].root,
             Link::Left(block) => nodes.0[block as usize].left,
             Link::Right(block) => nodes.0[block as usize].right,
         }
@@ -341,7 +351,7 @@ impl Tree {
     #[inline]
     fn set(&mut self, nodes: &mut Nodes, link: Link, block: u32) {
         match link {
-            Link::Root(bin) => self.roots[bin] = block,
+            Link::Root(bin) => self.bins[bin].root = block,
             Link::Left(above) => nodes.0[above as usize].left = block,
             Link::Right(above) => nodes.0[above as usize].right = block,
         }

@@ -1,7 +1,6 @@
 //! The ladder: how a wish for memory becomes a block, a purchase, a wait or a report.
 
 use super::free_list::Effort;
-use super::free_tree::Key;
 use super::policy::{Caching, Policy, Request, Rung, Tag};
 use super::pool::{Place, Pool};
 use super::pytorch::Owner;
@@ -65,18 +64,24 @@ impl Pool {
             return self.alloc_pytorch(request, horizons);
         }
         let size = self.round(request.bytes);
-        if let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
-            && !self.leaves_whole(key, size, request, horizons)
+        if let Some(free) = self.search(size, Effort::ShortBacklog, request, horizons)
+            && !self.leaves_whole(free, size, request, horizons)
         {
-            return self.lend(key, size, request, horizons);
+            return self.lend(free, size, request, horizons);
         }
+        self.alloc_missed(size, request, horizons)
+    }
+
+    /// The rungs below a hit.
+    #[inline(never)]
+    fn alloc_missed(&mut self, size: u64, request: &mut Request, horizons: &impl Horizons) -> Answer {
         self.reap(horizons);
         if self.config.caching == Caching::Pooled
             && self.unmark_fitting(request.pool, size)
-            && let Some(key) = self.search(size, Effort::ShortBacklog, request, horizons)
-            && !self.leaves_whole(key, size, request, horizons)
+            && let Some(free) = self.search(size, Effort::ShortBacklog, request, horizons)
+            && !self.leaves_whole(free, size, request, horizons)
         {
-            return self.lend(key, size, request, horizons);
+            return self.lend(free, size, request, horizons);
         }
         let hopeless = if size > self.config.max_segment {
             Some(OomCause::LargerThanBuffer)
@@ -89,10 +94,10 @@ impl Pool {
         if hopeless.is_none()
             && !horizons.is_urgent(request.stream)
             && self.is_dear(size, horizons)
-            && let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons)
-            && !self.leaves_whole(key, size, request, horizons)
+            && let Some(free) = self.search(size, Effort::AnyBacklog, request, horizons)
+            && !self.leaves_whole(free, size, request, horizons)
         {
-            return self.lend(key, size, request, horizons);
+            return self.lend(free, size, request, horizons);
         }
         if hopeless.is_none() {
             let ceiling = self.ceiling(size);
@@ -108,8 +113,8 @@ impl Pool {
                 }
             }
         }
-        if let Some(key) = self.search(size, Effort::AnyBacklog, request, horizons) {
-            return self.lend(key, size, request, horizons);
+        if let Some(free) = self.search(size, Effort::AnyBacklog, request, horizons) {
+            return self.lend(free, size, request, horizons);
         }
         if hopeless.is_none()
             && let Some(answer) = self.compact_for(size, limit, request, horizons)
@@ -118,9 +123,9 @@ impl Pool {
         }
         let find = |pool: &Pool, reserve| pool.search_in(reserve, size, Effort::AnyBacklog, request, horizons);
         if (hopeless.is_some() || request.waited)
-            && let Some(key) = self.reserve(request.pool, find)
+            && let Some(free) = self.reserve(request.pool, find)
         {
-            return self.lend(key, size, request, horizons);
+            return self.lend(free, size, request, horizons);
         }
         if let Some(cause) = hopeless {
             return self.exhausted(cause, size, size, request, horizons);
@@ -134,7 +139,7 @@ impl Pool {
         }
         let cause = match request.rung {
             _ if self.config.caching == Caching::Pooled && self.largest_free() >= size => OomCause::Stranded,
-            _ if self.breakdown.cached >= size => OomCause::Fragmented,
+            _ if self.breakdown().cached >= size => OomCause::Fragmented,
             Rung::Refused => OomCause::Driver,
             _ => OomCause::Limit,
         };
@@ -175,16 +180,16 @@ impl Pool {
     /// True for a large idle segment that is better given back, or kept whole, than broken up for this request: one is bought
     /// instead, as long as that raises no peak or the idle one can make room for it.
     #[inline(always)]
-    fn leaves_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
-        size >= WHOLE_SEGMENT && self.leaves_idle_whole(key, size, request, horizons)
+    fn leaves_whole(&self, free: u32, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+        size >= WHOLE_SEGMENT && self.leaves_idle_whole(free, size, request, horizons)
     }
 
-    fn leaves_idle_whole(&self, key: Key, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
+    fn leaves_idle_whole(&self, free: u32, size: u64, request: &Request, horizons: &impl Horizons) -> bool {
         // (A private pool's idle segments make no room.)
         if request.buyer != 0 || request.pool != MemPoolId::DEFAULT {
             return false;
         }
-        let at = self.blocks[key.block].segment;
+        let at = self.blocks[free].segment;
         let segment = &self.segments[at];
         segment.lent == 0
             && segment.buyer == 0
@@ -230,7 +235,7 @@ impl Pool {
         };
     }
 
-    pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+    pub(super) fn search(&self, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<u32> {
         self.search_in(request.pool, size, effort, request, horizons)
     }
 
@@ -240,11 +245,12 @@ impl Pool {
     }
 
     #[inline]
-    fn search_in(&self, pool: MemPoolId, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<Key> {
+    fn search_in(&self, pool: MemPoolId, size: u64, effort: Effort, request: &Request, horizons: &impl Horizons) -> Option<u32> {
         let uses_of = |block| &self.blocks[block].uses;
         let found = self.list_of(pool).search(request.stream, size, effort, uses_of, horizons);
         // Unpooled, the only free blocks are segments that were bought and not yet asked for: each for one size.
-        found.filter(|key| self.config.caching == Caching::Pooled || key.size == size)
+        // (The number alone goes on: it fits a register.)
+        found.filter(|key| self.config.caching == Caching::Pooled || key.size == size).map(|key| key.block)
     }
 
     /// Bytes to buy next for a block of `size` bytes, below `limit`.
@@ -312,7 +318,7 @@ impl Pool {
             reserved: self.stats.reserved_bytes.current,
             pending: self.pending,
             largest_free: self.largest_free(),
-            breakdown: self.breakdown,
+            breakdown: self.breakdown(),
             holders: self.largest_holders(5),
             ways: self.ways(self.round(request.bytes), wanted, request, horizons),
         }))

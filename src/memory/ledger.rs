@@ -15,13 +15,24 @@ impl Pool {
     }
 
     /// Bytes of each category, rounding, cached and retiring; the sum is `reserved`.
+    ///
+    /// Only what cannot be worked out from the counters is kept: few additions for each block.
     pub fn breakdown(&self) -> Breakdown {
-        self.breakdown
+        let (requested, stats) = (self.requested, &self.stats);
+        let allocated = stats.allocated_bytes.current;
+        let retiring = self.leaving_bytes + stats.waiting_bytes.sum();
+        Breakdown {
+            requested,
+            rounding: allocated - requested.iter().sum::<u64>(),
+            cached: stats.reserved_bytes.current - allocated - retiring,
+            retiring,
+        }
     }
 
     /// Every peak becomes the current value.
     pub fn reset_peak_stats(&mut self) {
-        self.stats.reset_peaks(self.breakdown);
+        let now = self.breakdown();
+        self.stats.reset_peaks(now);
     }
 
     /// Sums and event counters start again at zero; current values and peaks stay.
@@ -33,22 +44,19 @@ impl Pool {
     pub fn set_category(&mut self, block: BlockId, category: Category) {
         if self.blocks.get(block.0).is_some_and(|record| record.state == BlockState::Lent) {
             let record = &mut self.blocks[block.0];
-            self.breakdown.requested[record.tag.category as usize] -= record.requested;
-            self.breakdown.requested[category as usize] += record.requested;
+            self.requested[record.tag.category as usize] -= record.requested;
+            self.requested[category as usize] += record.requested;
             record.tag.category = category;
             self.note_block(Action::SetCategory, block.0);
         }
     }
 
     /// The block was free and is lent now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn book_lent(&mut self, at: u32) {
         let record = &self.blocks[at];
         let (size, requested, category) = (record.size, record.requested, record.tag.category);
-        self.breakdown.requested[category as usize] += requested;
-        self.breakdown.rounding += size - requested;
-        self.breakdown.cached -= size;
-
+        self.requested[category as usize] += requested;
         let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
         let peak = stats.allocated_bytes.peak;
         stats.allocation.add(small, 1);
@@ -61,25 +69,32 @@ impl Pool {
             stats.oversize_allocations.add(small, 1);
         }
         let allocated = stats.allocated_bytes.current;
-        if allocated > peak {
-            stats.at_peak_allocated = self.breakdown;
-        }
-        if stats.reserved_bytes.current == stats.reserved_bytes.peak && allocated > stats.most_at_peak {
-            (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, allocated);
+        let most = stats.reserved_bytes.current == stats.reserved_bytes.peak && allocated > stats.most_at_peak;
+        if allocated > peak || most {
+            self.book_peak(allocated > peak, most);
         }
         if self.history.is_some() {
             self.note_block(Action::Alloc, at);
         }
     }
 
-    /// The holder gives the block back; until it can be lent again it retires.
-    #[inline]
+    /// The categories at a new peak of allocated bytes, or at the moment of most allocated bytes at the peak of reserved ones.
+    fn book_peak(&mut self, allocated: bool, reserved: bool) {
+        let now = self.breakdown();
+        if allocated {
+            self.stats.at_peak_allocated = now;
+        }
+        if reserved {
+            (self.stats.at_peak_reserved, self.stats.most_at_peak) = (now, now.allocated());
+        }
+    }
+
+    /// The holder gives the block back.
+    #[inline(always)]
     pub(super) fn book_free_requested(&mut self, at: u32) {
         let record = &self.blocks[at];
         let (size, requested, category) = (record.size, record.requested, record.tag.category);
-        self.breakdown.requested[category as usize] -= requested;
-        self.breakdown.rounding -= size - requested;
-        self.breakdown.retiring += size;
+        self.requested[category as usize] -= requested;
         let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
         stats.allocation.sub(small, 1);
         stats.allocated_bytes.sub(small, size);
@@ -98,14 +113,10 @@ impl Pool {
     }
 
     /// It can be lent again.
-    #[inline]
+    #[inline(always)]
     pub(super) fn book_free_completed(&mut self, at: u32) {
-        let record = &self.blocks[at];
-        let (size, requested) = (record.size, record.requested);
-        self.breakdown.retiring -= size;
-        self.breakdown.cached += size;
-        let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
-        stats.requested_bytes.sub(small, requested);
+        let requested = self.blocks[at].requested;
+        self.stats.requested_bytes.sub(requested <= SMALL_SIZE, requested);
         if self.history.is_some() {
             self.note_block(Action::FreeCompleted, at);
         }
@@ -115,7 +126,6 @@ impl Pool {
     pub(super) fn book_bought(&mut self, at: u32) {
         let segment = &self.segments[at];
         let (size, small, pool) = (segment.size, segment.small, segment.pool);
-        self.breakdown.cached += size;
         let stats = &mut self.stats;
         let peak = stats.reserved_bytes.peak;
         stats.segment.add(small, 1);
@@ -128,24 +138,20 @@ impl Pool {
         }
         stats.num_device_alloc += 1;
         if stats.reserved_bytes.current > peak {
-            (stats.at_peak_reserved, stats.most_at_peak) = (self.breakdown, stats.allocated_bytes.current);
+            self.book_peak(false, true);
         }
         self.note_segment(Action::SegmentAlloc, at);
     }
 
     /// A cached segment is on its way back to the driver.
     pub(super) fn book_retiring(&mut self, at: u32) {
-        let size = self.segments[at].size;
-        self.breakdown.cached -= size;
-        self.breakdown.retiring += size;
+        self.leaving_bytes += self.segments[at].size;
         self.note_segment(Action::SegmentRetiring, at);
     }
 
     /// It was still there and is cached again.
     pub(super) fn book_restored(&mut self, at: u32) {
-        let size = self.segments[at].size;
-        self.breakdown.cached += size;
-        self.breakdown.retiring -= size;
+        self.leaving_bytes -= self.segments[at].size;
         self.note_segment(Action::SegmentRestored, at);
     }
 
@@ -153,7 +159,7 @@ impl Pool {
     pub(super) fn book_given_back(&mut self, at: u32) {
         let segment = &self.segments[at];
         let (size, small, pool) = (segment.size, segment.small, segment.pool);
-        self.breakdown.retiring -= size;
+        self.leaving_bytes -= size;
         let stats = &mut self.stats;
         stats.segment.sub(small, 1);
         stats.reserved_bytes.sub(small, size);
@@ -196,9 +202,10 @@ impl Pool {
     pub(super) fn book_oom(&mut self, size: u64, request: &Request) {
         self.stats.num_ooms += 1;
         self.stats.num_oom_rejections += u64::from(!request.refused);
+        let cached = self.breakdown().cached;
         if let Some(history) = &mut self.history {
             let event = Event::new(Action::Oom, 0, size, request.stream, request.tag);
-            history.push(Event { free: self.breakdown.cached, pool: request.pool, ..event });
+            history.push(Event { free: cached, pool: request.pool, ..event });
         }
     }
 

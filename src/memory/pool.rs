@@ -7,13 +7,12 @@ use super::compact::Move;
 use super::counters::Counters;
 use super::free_list::FreeList;
 use super::history::History;
-use super::policy::{Config, Policy, Tag};
+use super::policy::{Category, Config, Policy, Tag};
 use super::private::Private;
 use super::pytorch::{self, Waiting};
 use super::report::Holder;
 use super::size_class::MAX_SEGMENT;
 use super::snapshot::Addresses;
-use super::stats::Breakdown;
 use crate::ids::{BlockId, FenceSet, SegmentId};
 
 /// Where a block lies.
@@ -58,7 +57,10 @@ pub struct Pool {
     /// Policy `pytorch`: searches of the large pool, the clock of garbage collection.
     pub(super) searches: u64,
     pub(super) stats: Counters,
-    pub(super) breakdown: Breakdown,
+    /// Bytes asked for by live blocks, per category.
+    pub(super) requested: [u64; Category::ALL.len()],
+    /// Bytes of segments on their way back to the driver.
+    pub(super) leaving_bytes: u64,
     pub(super) addresses: Addresses,
     /// Events, while they are recorded.
     pub(super) history: Option<Box<History>>,
@@ -90,7 +92,8 @@ impl Pool {
             waiting: Vec::new(),
             searches: 0,
             stats,
-            breakdown: Breakdown::default(),
+            requested: [0; Category::ALL.len()],
+            leaving_bytes: 0,
             addresses: Addresses::default(),
             history: None,
         }

@@ -5,7 +5,6 @@
 
 use super::block::{BlockState, SegmentState};
 use super::free_list::FreeList;
-use super::free_tree::Key;
 use super::pool::Pool;
 use crate::ids::MemPoolId;
 
@@ -85,7 +84,7 @@ impl Pool {
     }
 
     /// What `find` finds in a pool that helps out, for a request of everybody's pool.
-    pub(super) fn reserve(&self, asks: MemPoolId, find: impl Fn(&Pool, MemPoolId) -> Option<Key>) -> Option<Key> {
+    pub(super) fn reserve(&self, asks: MemPoolId, find: impl Fn(&Pool, MemPoolId) -> Option<u32>) -> Option<u32> {
         if asks != MemPoolId::DEFAULT {
             return None;
         }

@@ -80,15 +80,15 @@ impl Pool {
         let most = self.config.max_segment & !(self.config.alignment - 1);
         let wanted = segment_size(size, self.config.large_segment_size).min(most).max(size);
         if request.buyer != 0
-            && let Some(key) = self.bought(request, owner, wanted)
+            && let Some(free) = self.bought(request, owner, wanted)
         {
-            return self.lend(key, size, request, horizons);
+            return self.lend(free, size, request, horizons);
         }
         let collects = self.limit != u64::MAX && self.config.garbage_collection_threshold > 0.0;
         let first = !std::mem::replace(&mut request.searched, true);
         self.searches += u64::from(collects && first && !owner.small);
-        if let Some(key) = self.cached(request.pool, owner, size) {
-            return self.lend(key, size, request, horizons);
+        if let Some(free) = self.cached(request.pool, owner, size) {
+            return self.lend(free, size, request, horizons);
         }
         if size > self.config.max_segment {
             return self.exhausted(OomCause::LargerThanBuffer, size, wanted, request, horizons);
@@ -101,8 +101,8 @@ impl Pool {
             match request.rung {
                 Rung::Grown => {}
                 Rung::Exact => {
-                    if let Some(key) = self.reserve(request.pool, |pool, reserve| pool.cached(reserve, owner, size)) {
-                        return self.lend(key, size, request, horizons);
+                    if let Some(free) = self.reserve(request.pool, |pool, reserve| pool.cached(reserve, owner, size)) {
+                        return self.lend(free, size, request, horizons);
                     }
                     if !self.release_oversize(request.pool, owner, size) {
                         request.rung = Rung::Released;
@@ -123,13 +123,13 @@ impl Pool {
             request.rung = request.rung.next();
         }
         // What other streams used is free since the wait.
-        if let Some(key) = self.reserve(request.pool, |pool, reserve| pool.cached(reserve, owner, size)) {
-            return self.lend(key, size, request, horizons);
+        if let Some(free) = self.reserve(request.pool, |pool, reserve| pool.cached(reserve, owner, size)) {
+            return self.lend(free, size, request, horizons);
         }
         let (cause, size) = match () {
             () if size > self.limit => (OomCause::LargerThanLimit, size),
             () if self.largest_free() >= size => (OomCause::Stranded, size),
-            () if self.breakdown.cached >= size => (OomCause::Fragmented, size),
+            () if self.breakdown().cached >= size => (OomCause::Fragmented, size),
             // What is missing is the room for a segment.
             () if self.held(horizons).saturating_add(wanted) > self.limit => (OomCause::Limit, wanted),
             () => (OomCause::Driver, size),
@@ -138,23 +138,24 @@ impl Pool {
     }
 
     /// The segment of just this size that was bought for the request.
-    fn bought(&self, request: &Request, owner: Owner, size: u64) -> Option<Key> {
+    fn bought(&self, request: &Request, owner: Owner, size: u64) -> Option<u32> {
         let free = self.list_of(request.pool);
         let fitting = std::iter::successors(free.first_fit(owner, size), |key| free.after(owner, *key));
         let mut same_size = fitting.take_while(|key| key.size == size);
-        same_size.find(|key| self.segments[self.blocks[key.block].segment].buyer == request.buyer)
+        let found = same_size.find(|key| self.segments[self.blocks[key.block].segment].buyer == request.buyer);
+        found.map(|key| key.block)
     }
 
     /// The smallest cached block that fits and that the rules of oversize blocks leave to this size. Only the first one is
     /// looked at.
-    pub(super) fn cached(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<Key> {
+    pub(super) fn cached(&self, pool: MemPoolId, owner: Owner, size: u64) -> Option<u32> {
         let key = self.list_of(pool).first_fit(owner, size)?;
         let largest = self.config.max_split_size;
         let too_large = match size < largest {
             true => key.size >= largest,
             false => key.size >= size.saturating_add(self.config.max_non_split_rounding),
         };
-        (!too_large).then_some(key)
+        (!too_large).then_some(key.block)
     }
 
     /// Gives cached segments of the large pool back, those first that were not used for long, until `reserved` is down to

@@ -1,7 +1,8 @@
 //! How a request becomes a block size, and how large a segment is bought when nothing fits.
 
-/// No segment is larger: sizes beyond this are refused by every driver, and below it no sum of sizes overflows.
-pub const MAX_SEGMENT: u64 = 1 << 56;
+/// No segment is larger: sizes beyond this are refused by every driver, below it no sum of sizes overflows, and the addresses
+/// that snapshots show stay below 2^53, which a number in JavaScript can hold.
+pub const MAX_SEGMENT: u64 = 1 << 51;
 
 /// A segment for blocks below [`OWN_SEGMENT`] is as large as the first of them in multiples of this, or larger: a driver's
 /// own blocks (4-8 MiB) fill up.

@@ -137,7 +137,7 @@ impl Pool {
             history: self.history_options(),
             stacks: Vec::new(),
             stats: self.stats(),
-            breakdown: self.breakdown,
+            breakdown: self.breakdown(),
             config: self.config.clone(),
         };
         let live = self.stats.allocated_bytes.current;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use linn::ids::StreamId;
 use linn::memory::sim::SimDevice;
+use linn::memory::size_class::MAX_SEGMENT;
 use linn::memory::{
     Action, BlockState, Breakdown, Category, Config, Event, Frame, HistoryOptions, Recording, Snapshot, StackId, Stacks, Tag,
 };
@@ -283,6 +284,18 @@ fn rule_1_addresses_are_below_2_53_and_segments_do_not_overlap() {
     assert!(ranges.len() > 5);
     assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0));
     assert!(ranges.iter().all(|(_, end)| *end < 1 << 53));
+}
+
+#[test]
+fn rule_1_holds_for_the_largest_segments_too() {
+    let mut device = SimDevice::new(u64::MAX, Config { max_segment: u64::MAX, ..Config::default() });
+    for bytes in [MIB, MAX_SEGMENT, MAX_SEGMENT, 1 << 45] {
+        device.alloc(MAIN, bytes, tag(Category::Temporary)).expect("a simulated device sells it");
+    }
+    let snapshot = device.pool_mut().snapshot();
+    assert_eq!(snapshot.segments.len(), 4);
+    assert!(snapshot.segments.iter().all(|segment| segment.address + segment.total_size < 1 << 53));
+    assert!(device.alloc(MAIN, MAX_SEGMENT + 1, tag(Category::Temporary)).is_err(), "no segment is larger");
 }
 
 #[test]

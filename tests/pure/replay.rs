@@ -3,6 +3,7 @@
 use clap::Parser;
 use linn::ids::StreamId;
 use linn::memory::sim::SimDevice;
+use linn::memory::size_class::MAX_SEGMENT;
 use linn::memory::{Category, Config, HistoryOptions, Policy, Tag};
 use linn::profile::replay::{Options, Row, Workload, replay};
 use linn::profile::synthetic::{FAMILIES, generate};
@@ -247,10 +248,10 @@ fn peak_live_of_sizes_beyond_every_driver() {
         let rows = sizes.iter().enumerate().map(|(at, size)| format!("a,{at},{size},0\n"));
         Workload::parse("large", &rows.collect::<String>()).expect("rows").peak_live(largest)
     };
-    let most = 1 << 56;
+    let most = MAX_SEGMENT;
     assert_eq!(peak(&[u64::MAX, 1000, 1 << 63, 1 << 63, most + 1], u64::MAX), 1024);
     assert_eq!(peak(&[most, 1000], u64::MAX), most + 1024);
-    assert_eq!(peak(&vec![most; 300], u64::MAX), u64::MAX, "300 x 2^56 is beyond a u64");
+    assert_eq!(peak(&vec![most; 1 << 13], u64::MAX), u64::MAX, "2^13 of them are beyond a u64");
     let workload = Workload::parse("large", "a,1,18446744073709551615,0\na,2,72057594037927937,0\na,3,512,0\n").expect("rows");
     let figures =
         replay(&workload, &Options { config: Config { max_segment: u64::MAX, ..Config::default() }, ..Options::default() });
