@@ -73,7 +73,13 @@ pub fn read(path: &Path) -> Result<Saved> {
     }
     let step = fact("step")?.parse().with_context(|| format!("{name} has no valid step\nhelp: the file is damaged"))?;
     let (vocabulary, text) = (Vocabulary::of(fact("vocabulary")?), fact("text")?.clone());
-    Ok(Saved { settings: Settings::from_lines(&file.metadata)?, step, vocabulary, text, file })
+    let settings = Settings::from_lines(&file.metadata)?;
+    // Before a model of so many layers is built.
+    let last = format!("transformer.h.{}.ln_1.weight", settings.n_layer.saturating_sub(1));
+    if !file.contains(&last) {
+        bail!("{name} has no {last}, but settings with {} layers\nhelp: the file is damaged: use another one", settings.n_layer);
+    }
+    Ok(Saved { settings, step, vocabulary, text, file })
 }
 
 impl Saved {

@@ -1,6 +1,7 @@
 //! Character-level texts: vocabulary, tokens, and the split into training and validation.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -64,6 +65,9 @@ impl Vocabulary {
     }
 }
 
+/// Bytes of a text at most: ids take four times as much.
+const LARGEST_TEXT: u64 = 1 << 30;
+
 impl Text {
     /// Splits `text`, whose parts must each hold more than `context` characters (one sample and its targets). `name` is used
     /// in errors.
@@ -88,11 +92,22 @@ impl Text {
         Ok(Text { vocabulary, train, validation })
     }
 
-    /// The UTF-8 text in the file at `path`.
+    /// The UTF-8 text in the file at `path`, of 1 GiB at most.
     pub fn read_file(path: &Path) -> Result<String> {
+        Text::read_at_most(path, LARGEST_TEXT)
+    }
+
+    fn read_at_most(path: &Path, most: u64) -> Result<String> {
         let name = path.display();
-        let bytes = std::fs::read(path)
+        let mut bytes = Vec::new();
+        // (A device that never ends is a file too.)
+        std::fs::File::open(path)
+            .and_then(|file| file.take(most + 1).read_to_end(&mut bytes))
             .map_err(|why| Error::file(format!("cannot read text {name}: {why}"), "check the path and its permissions"))?;
+        if bytes.len() as u64 > most {
+            let fact = format!("text {name} is larger than {} MiB", most >> 20);
+            return Err(Error::file(fact, "pass a part of it, for instance the first lines by head"));
+        }
         String::from_utf8(bytes).map_err(|why| {
             let at = why.utf8_error().valid_up_to();
             Error::file(
@@ -132,6 +147,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing.txt");
         assert!(Text::read_file(&missing).unwrap_err().to_string().contains("cannot read text"));
+        let long = folder.path().join("long.txt");
+        std::fs::write(&long, "x".repeat((1 << 20) + 1)).unwrap();
+        assert!(Text::read_at_most(&long, 1 << 20).unwrap_err().to_string().contains("is larger than 1 MiB\nhelp: "));
+        assert_eq!(Text::read_at_most(&long, (1 << 20) + 1).unwrap().len(), (1 << 20) + 1);
         let latin = folder.path().join("latin.txt");
         std::fs::write(&latin, b"caf\xe9").unwrap();
         assert!(Text::read_file(&latin).unwrap_err().to_string().contains("not UTF-8: the first wrong byte is at 3"));

@@ -102,6 +102,11 @@ impl CheckpointFile {
         Ok(CheckpointFile { path: path.to_path_buf(), bytes, metadata })
     }
 
+    /// True where it has a tensor of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.bytes).is_ok_and(|file| file.tensor(name).is_ok())
+    }
+
     /// Puts the tensors on `device`.
     pub fn upload(self, device: &Device) -> Result<Checkpoint> {
         let CheckpointFile { path, bytes, metadata } = self;

@@ -86,7 +86,7 @@ impl Tensor {
     pub fn new<A: NestedArray>(device: &Device, array: A) -> Result<Tensor> {
         let mut shape = Vec::new();
         let mut data = Vec::new();
-        array.shape(&mut shape);
+        A::shape(&mut shape);
         array.flatten(&mut data);
         Tensor::from_slice(device, &shape, &data)
     }
@@ -97,7 +97,7 @@ pub trait NestedArray {
     /// The element type.
     type Elem: Element;
     /// Appends the lengths of the dimensions, outermost first.
-    fn shape(&self, shape: &mut Vec<usize>);
+    fn shape(shape: &mut Vec<usize>);
     /// Appends the elements in row-major order.
     fn flatten(&self, data: &mut Vec<Self::Elem>);
 }
@@ -106,7 +106,7 @@ macro_rules! scalars {
     ($($scalar:ty),*) => { $(
         impl NestedArray for $scalar {
             type Elem = $scalar;
-            fn shape(&self, _shape: &mut Vec<usize>) {}
+            fn shape(_shape: &mut Vec<usize>) {}
             fn flatten(&self, data: &mut Vec<$scalar>) {
                 data.push(*self);
             }
@@ -117,12 +117,9 @@ scalars!(f32, i32, u32);
 
 impl<A: NestedArray, const N: usize> NestedArray for [A; N] {
     type Elem = A::Elem;
-    fn shape(&self, shape: &mut Vec<usize>) {
+    fn shape(shape: &mut Vec<usize>) {
         shape.push(N);
-        // All inner arrays have the same type and so the same shape; a length of 0 ends the list of dimensions.
-        if let Some(first) = self.first() {
-            first.shape(shape);
-        }
+        A::shape(shape);
     }
     fn flatten(&self, data: &mut Vec<A::Elem>) {
         self.iter().for_each(|inner| inner.flatten(data));

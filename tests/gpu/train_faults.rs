@@ -166,7 +166,12 @@ fn train_looks_at_its_files_before_it_opens_a_device() {
     let error = |args: &Args| in_words(&Prepared::of(args).err().expect("an error"));
     std::fs::write(folder.path().join("short.txt"), "short").unwrap();
     std::fs::write(folder.path().join("latin.txt"), b"caf\xe9").unwrap();
+    let mut claims = Settings { n_layer: 100_000, ..Settings::default() }.to_lines();
+    let facts = [("format", "linn train_gpt 1"), ("step", "3"), ("vocabulary", "ab"), ("text", "2 characters")];
+    claims.extend(facts.map(|(key, fact)| (key.to_string(), fact.to_string())));
+    linn::nn::state::save(&folder.path().join("large.safetensors"), &Default::default(), &claims).unwrap();
     for (words, what) in [
+        ("--resume large.safetensors", "has no transformer.h.99999.ln_1.weight, but settings with 100000 layers\nhelp: "),
         ("--json none/summary.json", "none is no folder, so no summary can be saved there\nhelp: "),
         ("--save none/a.safetensors", "none is no folder, so no checkpoint can be saved there\nhelp: "),
         ("--text none.txt", "cannot read text "),
@@ -189,7 +194,7 @@ fn train_looks_at_its_files_before_it_opens_a_device() {
     assert_eq!(std::fs::read(&json).unwrap(), b"older figures");
     let mut left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["kept.json", "latin.txt", "short.txt", "text.txt"], "trials leave nothing");
+    assert_eq!(left, ["kept.json", "large.safetensors", "latin.txt", "short.txt", "text.txt"], "trials leave nothing");
 }
 
 #[test]

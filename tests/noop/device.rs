@@ -50,6 +50,7 @@ fn what_goes_up_comes_back() {
         check_books(&device);
     }
     assert_eq!(Tensor::new(&device, [[1.5f32], [2.5]]).unwrap().to_vec::<f32>().unwrap(), [1.5, 2.5]);
+    assert_eq!(Tensor::new(&device, [[0.0f32; 3]; 0]).unwrap().shape(), [0, 3]);
 }
 
 #[test]
