@@ -186,7 +186,8 @@ fn limit(text: &str, peak_live: u64) -> Result<u64> {
         Some((times, more)) => {
             let more = if more.is_empty() { Some(0) } else { more.strip_prefix('+').and_then(bytes) };
             let share = factor(times).filter(|times| *times > 0.0).map(|times| times * peak_live as f64);
-            share.zip(more).and_then(|(share, more)| (share as u64).checked_add(more))
+            // (Where nothing is live, nothing is limited.)
+            share.zip(more).and_then(|(share, more)| (share as u64).checked_add(more)).map(|bytes| bytes.max(1))
         }
     };
     parsed.filter(|bytes| *bytes > 0).with_context(|| {
@@ -203,21 +204,20 @@ fn max_segment(text: &str) -> Result<u64> {
     })
 }
 
-/// What `--policy` and `--alloc-conf` say together.
-fn policy(args: &Args, config: &Config) -> Result<Policy> {
+/// What `--policy`, `--compact` and `--alloc-conf` say together.
+fn settings(args: &Args) -> Result<Config> {
+    let mut config = Config { max_segment: max_segment(&args.max_segment)?, ..Config::default() };
     let wanted = args.policy.map(|policy| match policy {
         PolicyArg::Linn => Policy::Linn,
         PolicyArg::Pytorch => Policy::Pytorch,
     });
-    let conf: String = args.alloc_conf.chars().filter(|c| !c.is_whitespace()).collect();
-    let named = conf.split(',').any(|pair| pair.starts_with("policy:"));
-    match wanted {
-        Some(wanted) if named && wanted != config.policy => {
-            bail!("--policy and --alloc-conf {conf:?} name two policies\nhelp: leave one of them out")
-        }
-        Some(wanted) => Ok(wanted),
-        None => Ok(config.policy),
+    config.policy = wanted.unwrap_or_default();
+    config.apply(compaction(args))?;
+    config.apply(&args.alloc_conf)?;
+    if wanted.is_some_and(|wanted| wanted != config.policy) {
+        bail!("--policy and --alloc-conf {:?} name two policies\nhelp: leave one of them out", args.alloc_conf)
     }
+    Ok(config)
 }
 
 fn compaction(args: &Args) -> &'static str {
@@ -225,10 +225,7 @@ fn compaction(args: &Args) -> &'static str {
 }
 
 fn one(args: &Args, workload: &Workload) -> Result<Figures> {
-    let mut config = Config { max_segment: max_segment(&args.max_segment)?, ..Config::default() };
-    config.apply(compaction(args))?;
-    config.apply(&args.alloc_conf)?;
-    config.policy = policy(args, &config)?;
+    let mut config = settings(args)?;
     if let Some(text) = &args.limit {
         config.limit = limit(text, workload.peak_live(config.max_segment))?;
     }

@@ -67,12 +67,15 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool. The alignment becomes a power of two of at least 256 (policy `pytorch`: 512).
+    /// An empty pool. The alignment becomes a power of two of at least 256 (policy `pytorch`: 512); divisions that are no
+    /// powers of two count as none.
     pub fn new(mut config: Config) -> Pool {
         config.alignment = config.alignment.clamp(256, MAX_SEGMENT).next_power_of_two();
         if config.policy == Policy::Pytorch {
             config.alignment = config.alignment.max(pytorch::MIN_BLOCK);
         }
+        config.roundup_power2_divisions =
+            config.roundup_power2_divisions.map(|count| if count.is_power_of_two() { count } else { 0 });
         config.max_segment = config.max_segment.min(MAX_SEGMENT);
         let stats = Counters { max_split_size: config.max_split_size, ..Counters::default() };
         Pool {

@@ -44,13 +44,13 @@ impl Config {
     ///
     /// As in PyTorch, applying a text first sets `max_split_size_mb`, `roundup_power2_divisions` and
     /// `garbage_collection_threshold` to their defaults; keys that it does not name keep their values otherwise. Where a key
-    /// stands twice, the last one counts.
+    /// stands twice, the last one counts, and both must be right.
     ///
     /// # Errors
     /// Nothing is changed then; the error names the key, the value and what is allowed.
     pub fn apply(&mut self, settings: &str) -> Result<()> {
         let pairs = pairs(settings)?;
-        let last = |name: &str| pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let values = |name: &'static str| pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str());
         let defaults = Config::default();
         let mut new = Config {
             max_split_size: defaults.max_split_size,
@@ -58,30 +58,30 @@ impl Config {
             garbage_collection_threshold: defaults.garbage_collection_threshold,
             ..self.clone()
         };
-        if let Some(value) = last("policy") {
+        for value in values("policy") {
             new.policy = match value {
                 "linn" => Policy::Linn,
                 "pytorch" => Policy::Pytorch,
                 _ => return Err(bad("policy", value, "linn or pytorch")),
             };
         }
-        if let Some(value) = last("limit_mb") {
+        for value in values("limit_mb") {
             new.limit = megabytes("limit_mb", value, 1)?;
         }
-        if let Some(value) = last("per_process_memory_fraction") {
+        for value in values("per_process_memory_fraction") {
             let share = fraction(value).filter(|share| (0.0..=1.0).contains(share));
             new.memory_fraction = share.ok_or_else(|| bad("per_process_memory_fraction", value, "a number from 0 to 1"))?;
         }
-        if let Some(value) = last("garbage_collection_threshold") {
+        for value in values("garbage_collection_threshold") {
             let share = fraction(value).filter(|share| *share > 0.0 && *share < 1.0);
             let allowed = "a number above 0 and below 1";
             new.garbage_collection_threshold = share.ok_or_else(|| bad("garbage_collection_threshold", value, allowed))?;
         }
-        if let Some(value) = last("roundup_power2_divisions") {
+        for value in values("roundup_power2_divisions") {
             new.roundup_power2_divisions = divisions(value)?;
         }
         // The two that follow are compared with this one, wherever it stands.
-        if let Some(value) = last("large_segment_size_mb") {
+        for value in values("large_segment_size_mb") {
             let slack_is_default = new.max_non_split_rounding == new.large_segment_size;
             new.large_segment_size = megabytes("large_segment_size_mb", value, pytorch::MIN_LARGE_ALLOC / MIB + 1)?;
             if slack_is_default {
@@ -89,22 +89,24 @@ impl Config {
             }
         }
         let least = new.large_segment_size / MIB;
-        if let Some(value) = last("max_split_size_mb") {
+        for value in values("max_split_size_mb") {
             new.max_split_size = megabytes("max_split_size_mb", value, least)?;
         }
-        if let Some(value) = last("max_non_split_rounding_mb") {
+        for value in values("max_non_split_rounding_mb") {
             new.max_non_split_rounding = megabytes("max_non_split_rounding_mb", value, least)?;
         }
-        match last("expandable_segments") {
-            None | Some("False") => {}
-            Some("True") if new.policy == Policy::Linn => {}
-            Some("True") => {
-                let allowed = "False with policy:pytorch, for segments cannot expand on wgpu; policy:linn does what they are for";
-                return Err(bad("expandable_segments", "True", allowed));
+        for value in values("expandable_segments") {
+            match (value, new.policy) {
+                ("False", _) | ("True", Policy::Linn) => {}
+                ("True", Policy::Pytorch) => {
+                    let allowed =
+                        "False with policy:pytorch, for segments cannot expand on wgpu; policy:linn does what they are for";
+                    return Err(bad("expandable_segments", value, allowed));
+                }
+                _ => return Err(bad("expandable_segments", value, "True or False")),
             }
-            Some(other) => return Err(bad("expandable_segments", other, "True or False")),
         }
-        if let Some(value) = last("compaction") {
+        for value in values("compaction") {
             let share = || fraction(value).filter(|share| *share > 0.0 && share.is_finite()).map(Compaction::Share);
             new.compaction = match value {
                 "off" => Compaction::Off,
@@ -136,7 +138,6 @@ fn pairs(settings: &str) -> Result<Vec<(String, String)>> {
                 let help = format!("the keys are {}; write key:value, several separated by commas", KEYS.join(", "));
                 Err(Error::argument("memory settings", format!("there is no key {key:?}"), help))
             }
-            (key, "") => Err(Error::argument("memory settings", format!("{key} has no value"), format!("write {key}:value"))),
             (key, value) => Ok((key.to_owned(), value.to_owned())),
         })
         .collect()

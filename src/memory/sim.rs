@@ -13,6 +13,8 @@ pub struct Streams {
     enqueued: BTreeMap<StreamId, u64>,
     submitted: BTreeMap<StreamId, u64>,
     completed: BTreeMap<StreamId, u64>,
+    /// Streams with commands that are not submitted, and the last of these: a submission costs no look at the others.
+    waiting: BTreeMap<StreamId, u64>,
     /// What each submission holds: the last number of each stream. Work completes in this order.
     in_flight: VecDeque<BTreeMap<StreamId, u64>>,
     urgent: std::collections::BTreeSet<StreamId>,
@@ -178,6 +180,7 @@ impl SimDevice {
     pub fn enqueue(&mut self, stream: StreamId) -> Fence {
         let number = self.streams.enqueued.entry(stream).or_insert(0);
         *number += 1;
+        self.streams.waiting.insert(stream, *number);
         Fence { stream, number: *number }
     }
 
@@ -189,7 +192,7 @@ impl SimDevice {
 
     /// Submits what every stream has enqueued, as one submission.
     pub fn submit(&mut self) {
-        let all = self.streams.enqueued.clone();
+        let all = self.streams.waiting.clone();
         self.submit_up_to(all);
     }
 
@@ -201,7 +204,12 @@ impl SimDevice {
     }
 
     fn submit_up_to(&mut self, target: BTreeMap<StreamId, u64>) {
-        self.streams.submitted.extend(target.iter().map(|(stream, number)| (*stream, *number)));
+        for (stream, number) in &target {
+            self.streams.submitted.insert(*stream, *number);
+            if self.streams.waiting.get(stream).is_some_and(|last| last <= number) {
+                self.streams.waiting.remove(stream);
+            }
+        }
         self.streams.in_flight.push_back(target);
         self.release();
     }

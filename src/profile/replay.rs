@@ -196,9 +196,12 @@ pub struct Figures {
 /// Submissions in flight at a time, as in `stream::policy`.
 const IN_FLIGHT: usize = 2;
 
+/// Bytes of the pretend device: more than there will be, and far from where sums of sizes overflow.
+const CAPACITY: u64 = 1 << 62;
+
 /// Replays a workload. Every block is used once when it is lent and once before it is freed, on its stream.
 pub fn replay(workload: &Workload, options: &Options) -> Figures {
-    let mut device = SimDevice::new(u64::MAX, options.config.clone());
+    let mut device = SimDevice::new(CAPACITY, options.config.clone());
     let mut live: HashMap<u64, (Lease, StreamId)> = HashMap::new();
     let mut in_flight: VecDeque<u64> = VecDeque::new();
     let mut figures = Figures { peak_live: workload.peak_live(options.config.max_segment), ..Figures::default() };
@@ -233,7 +236,7 @@ pub fn replay(workload: &Workload, options: &Options) -> Figures {
             device.synchronize();
             continue;
         }
-        while in_flight.front().is_some_and(|submitted| submitted + options.late <= now) {
+        while in_flight.front().is_some_and(|submitted| now - submitted >= options.late) {
             in_flight.pop_front();
             device.complete_one();
         }

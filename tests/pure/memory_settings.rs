@@ -79,8 +79,11 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         ("max_split:3", "there is no key \"max_split\"", keys),
         ("bad", "there is no key \"bad\"", keys),
         (":3", "there is no key \"\"", keys),
-        ("limit_mb", "limit_mb has no value", "write limit_mb:value"),
-        ("limit_mb:", "limit_mb has no value", "write limit_mb:value"),
+        ("limit_mb", "limit_mb is \"\"", "allowed: a whole number of MiB from 1"),
+        ("policy:", "policy is \"\"", "allowed: linn or pytorch"),
+        ("limit_mb:-1", "limit_mb is \"-1\"", "allowed: a whole number of MiB from 1"),
+        ("limit_mb:\u{661}", "limit_mb is \"\u{661}\"", "allowed: a whole number of MiB from 1"),
+        ("limit_mb:x,limit_mb:1", "limit_mb is \"x\"", "allowed: a whole number of MiB from 1"),
         ("policy:cuda", "policy is \"cuda\"", "allowed: linn or pytorch"),
         ("limit_mb:0", "limit_mb is \"0\"", "allowed: a whole number of MiB from 1"),
         ("max_split_size_mb:2", "max_split_size_mb is \"2\"", "allowed: a whole number of MiB from 20"),
@@ -94,6 +97,9 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         ("roundup_power2_divisions:3", "roundup_power2_divisions is \"3\"", "allowed: a power of two, or a list"),
         ("roundup_power2_divisions:[3:2]", "roundup_power2_divisions is \"3:2\"", list),
         ("roundup_power2_divisions:[4:3]", "roundup_power2_divisions is \"4:3\"", list),
+        ("roundup_power2_divisions:0", "roundup_power2_divisions is \"0\"", "allowed: a power of two, or a list"),
+        ("roundup_power2_divisions:[4:2", "roundup_power2_divisions is \"[4:2\"", "allowed: a power of two, or a list"),
+        ("roundup_power2_divisions:[]", "roundup_power2_divisions is \"\"", list),
         ("roundup_power2_divisions:[4]", "roundup_power2_divisions is \"4\"", list),
         ("expandable_segments:true", "expandable_segments is \"true\"", "allowed: True or False"),
         ("policy:pytorch,expandable_segments:True", "expandable_segments is \"True\"", "allowed: False with policy:pytorch"),
@@ -105,6 +111,22 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         assert!(first.contains(fact), "{settings}: {first}");
         assert!(help.starts_with(&format!("help: {allowed}")), "{settings}: {help}");
         assert_eq!((config.limit, config.policy), (5, Policy::Linn), "nothing is changed");
+    }
+}
+
+/// Settings made in code are not read from a text: what cannot be obeyed must not make blocks too small.
+#[test]
+fn divisions_in_code_that_are_no_powers_of_two_count_as_none() {
+    for count in [0, 3, 1000, u64::MAX] {
+        for policy in [Policy::Linn, Policy::Pytorch] {
+            let config = Config { policy, roundup_power2_divisions: [count; 16], ..Config::default() };
+            let mut device = SimDevice::new(1 << 40, config);
+            for bytes in [1, 1000, 5 << 20 | 1, 84 * MIB] {
+                let lease = device.alloc(StreamId::DEFAULT, bytes, Tag::here(Category::Temporary, "settings")).expect("room");
+                assert!(lease.place.size >= bytes && lease.place.size.is_multiple_of(256), "{count} {bytes} {:?}", lease.place);
+            }
+            device.pool().validate().unwrap();
+        }
     }
 }
 

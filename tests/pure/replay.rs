@@ -4,9 +4,10 @@ use clap::Parser;
 use linn::ids::StreamId;
 use linn::memory::sim::SimDevice;
 use linn::memory::size_class::MAX_SEGMENT;
-use linn::memory::{Category, Config, HistoryOptions, Policy, Tag};
-use linn::profile::replay::{Options, Row, Workload, replay};
+use linn::memory::{Category, Compaction, Config, HistoryOptions, Policy, Tag};
+use linn::profile::replay::{Figures, Options, Row, Workload, replay};
 use linn::profile::synthetic::{FAMILIES, generate};
+use proptest::prelude::*;
 
 #[path = "../../examples/replay.rs"]
 #[allow(dead_code)]
@@ -141,6 +142,8 @@ fn one_policy_is_named() {
     assert_eq!(only("--alloc-conf policy:pytorch").unwrap(), pytorch, "it is honoured");
     assert_eq!(only("--alloc-conf policy:pytorch --policy pytorch").unwrap(), pytorch);
     assert_eq!(only("--alloc-conf garbage_collection_threshold:0.9 --policy linn").unwrap(), linn);
+    let error = in_words(&run("--policy pytorch --alloc-conf expandable_segments:True").unwrap_err());
+    assert!(error.contains("expandable_segments is \"True\"\nhelp: allowed: False with policy:pytorch"), "{error}");
     for line in ["--policy linn --alloc-conf policy:pytorch", "--policy pytorch --alloc-conf compaction:off,policy:linn"] {
         let error = in_words(&run(line).unwrap_err());
         assert!(error.contains("name two policies\nhelp: leave one of them out"), "{error}");
@@ -239,6 +242,56 @@ fn the_example_reads_histories() {
     let (fact, help) = error.split_once("\nhelp: ").unwrap();
     assert!(fact.contains("program.json: this is no text: invalid utf-8"), "the cause is among the facts: {error}");
     assert_eq!(help, "pass rows op,id,size,stream or a snapshot as JSON", "the help stands last");
+}
+
+/// A program that asks for nothing is replayed like any other, also under a limit that is a share of what is live.
+#[test]
+fn a_workload_without_allocations_has_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("empty.csv");
+    std::fs::write(&file, "# nothing\nop,id,size,stream\nc,,,\n").unwrap();
+    let json = run(&format!("{} --json --limit 1.03xlive --compact --late 3", file.display())).unwrap();
+    let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&object["workload"], &object["peak_reserved"], &object["failed"]), (&"empty".into(), &0.into(), &0.into()));
+}
+
+/// Submissions that never complete within the workload.
+#[test]
+fn completion_may_be_as_late_as_a_number_can_say() {
+    let workload = generate("stream_prefetch", 3, 1).expect("a family");
+    let late = |late| Figures { ns_per_pair: 0.0, ..replay(&workload, &Options { late, ..Options::default() }) };
+    assert_eq!(late(u64::MAX), late(workload.rows.len() as u64));
+    assert_eq!(late(u64::MAX).failed, 0);
+}
+
+proptest! {
+    /// Whatever a file holds: any sizes, a stream for each request, caches emptied, all settings. Nothing panics, limits hold.
+    #[test]
+    fn any_workload_is_replayed(
+        steps in prop::collection::vec((0..10u8, any::<u64>(), 0..64u32, any::<u32>()), 1..300),
+        policy in prop_oneof![Just(Policy::Linn), Just(Policy::Pytorch)],
+        compaction in prop_oneof![Just(Compaction::Off), Just(Compaction::Pressure), Just(Compaction::Share(0.05))],
+        (limit, max_segment) in (prop_oneof![Just(u64::MAX), 1..1u64 << 45], prop_oneof![Just(u64::MAX), 512..1u64 << 40]),
+        late in prop_oneof![Just(0), 1..50u64, Just(u64::MAX)],
+    ) {
+        let (mut rows, mut live) = (Vec::new(), Vec::new());
+        for (id, (op, random, bits, stream)) in (0..).zip(steps) {
+            match op {
+                0..6 => {
+                    live.push(id);
+                    rows.push(Row::Alloc { id, size: (random >> bits).max(1), stream: StreamId(if op < 3 { stream % 3 } else { stream }) });
+                }
+                6..9 if !live.is_empty() => rows.push(Row::Free { id: live.swap_remove(random as usize % live.len()) }),
+                _ => rows.push(Row::EmptyCache),
+            }
+        }
+        let workload = Workload { name: "any".into(), rows };
+        prop_assert_eq!(Workload::parse("any", &workload.to_text()), Ok(workload.clone()));
+        let config = Config { policy, compaction, limit, max_segment, ..Config::default() };
+        let figures = replay(&workload, &Options { config, late });
+        prop_assert!(figures.peak_reserved <= limit && figures.beyond_segment <= figures.failed, "{:?}", figures);
+        prop_assert!(figures.failed > 0 || figures.peak_reserved >= figures.peak_live / 2, "{:?}", figures);
+    }
 }
 
 /// Sizes that no driver sells are left out, and no sum wraps.
