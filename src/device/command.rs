@@ -184,6 +184,12 @@ impl Op {
 mod tests {
     use super::*;
 
+    /// Thousands of them wait at a time: what a command grows by, the host's cache pays for.
+    #[test]
+    fn a_command_is_small() {
+        assert!(size_of::<Command>() <= 96, "{} bytes", size_of::<Command>());
+    }
+
     #[test]
     fn a_recording_gives_commands_back_with_their_own_parameters() {
         let command = |len: usize| Command {
