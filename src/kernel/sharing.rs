@@ -32,7 +32,7 @@ impl Sharing {
         let mut sharing = Sharing { first: 0, len: len as u8, textures };
         for i in 0..len {
             let same = |j: &usize| blocks[*j] == blocks[i] && !sharing.is_texture(*j) && !sharing.is_texture(i);
-            sharing.first |= (0..i).find(same).unwrap_or(i) as u64 * (1 << (4 * i));
+            sharing.first |= ((0..i).find(same).unwrap_or(i) as u64) << (4 * i);
         }
         sharing
     }

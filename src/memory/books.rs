@@ -12,13 +12,11 @@ use crate::ids::{BlockId, Fence, FenceSet, Horizons, MemPoolId, SegmentId};
 impl Pool {
     /// Lends the front of the block `free`; what is left stays free.
     pub(super) fn lend(&mut self, free: u32, size: u64, request: &Request, horizons: &impl Horizons) -> Answer {
-        let record = &self.blocks[free];
-        let (segment, whole, offset) = (record.segment, record.size, record.offset);
+        let (key, segment) = (self.key(free), self.blocks[free].segment);
         let record = &mut self.segments[segment];
         record.lent += 1;
         record.buyer = 0;
         let (owner, pool) = (record.owner, record.pool);
-        let key = Key { size: whole, birth: record.birth, offset, block: free };
         let at = if key.size > size && self.splits(owner, pool, size, key.size - size) {
             self.split(key, size)
         } else {
@@ -210,15 +208,22 @@ impl Pool {
 
     #[inline]
     pub(super) fn key(&self, at: u32) -> Key {
-        let block = &self.blocks[at];
-        Key { size: block.size, birth: self.segments[block.segment].birth, offset: block.offset, block: at }
+        self.listed(at).0
     }
 
     /// Which set of free blocks it belongs to while it is free.
     #[inline]
     pub(super) fn home(&self, at: u32) -> Home {
+        self.listed(at).1
+    }
+
+    /// Its key, its set and its pool, with one look at its segment.
+    #[inline(always)]
+    fn listed(&self, at: u32) -> (Key, Home, MemPoolId) {
         let block = &self.blocks[at];
-        self.segments[block.segment].owner.map_or_else(|| Home::of(&block.uses), Home::owned)
+        let segment = &self.segments[block.segment];
+        let key = Key { size: block.size, birth: segment.birth, offset: block.offset, block: at };
+        (key, segment.owner.map_or_else(|| Home::of(&block.uses), Home::owned), segment.pool)
     }
 
     #[inline]
@@ -228,11 +233,8 @@ impl Pool {
 
     #[inline]
     pub(super) fn list(&mut self, at: u32) {
-        let block = &self.blocks[at];
-        let segment = &self.segments[block.segment];
-        let key = Key { size: block.size, birth: segment.birth, offset: block.offset, block: at };
-        let home = segment.owner.map_or_else(|| Home::of(&block.uses), Home::owned);
-        self.list_of_mut(segment.pool).insert(key, home);
+        let (key, home, pool) = self.listed(at);
+        self.list_of_mut(pool).insert(key, home);
     }
 
     #[inline]

@@ -28,9 +28,9 @@ pub(super) enum Resolved {
     },
     /// From a staging chunk into a segment.
     Upload { chunk: Arc<wgpu::Buffer>, chunk_offset: u64, segment: SegmentId, offset: u64, size: u64 },
-    /// From a segment into a staging chunk; the status words go along.
+    /// From a segment into a staging chunk.
     Download { segment: SegmentId, offset: u64, chunk: Arc<wgpu::Buffer>, chunk_offset: u64, size: u64 },
-    /// Only the status words into a staging chunk.
+    /// The status words into a staging chunk.
     Status { chunk: Arc<wgpu::Buffer>, chunk_offset: u64 },
     /// From one place of the pool to another; within a segment the two can overlap, `to` in front.
     Move { from: Place, to: Place },

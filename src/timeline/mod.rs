@@ -173,6 +173,7 @@ impl Timeline {
         self.stats.order_edges += edges;
         Ordinal(self.last_ordinal)
     }
+
     /// The order edges of the last command enqueued on `stream`, until it is submitted: one for each stream that it waits for.
     pub fn edges_of_last(&self, stream: StreamId) -> impl Iterator<Item = Edge> + '_ {
         let command = self.last(stream);
