@@ -63,7 +63,7 @@ pub mod stream;
 #[cfg(feature = "gpu")]
 pub mod tensor;
 
-pub use dtype::{DType, Element};
+pub use dtype::{DType, Element, Scalar};
 pub use error::{Error, Result};
 
 #[cfg(feature = "gpu")]

@@ -20,5 +20,5 @@ fn main(
             rest /= len;
         }
     }
-    out[to_at] = load_a(from_at);
+    put(to_at, load_a(from_at));
 }

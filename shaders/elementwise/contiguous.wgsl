@@ -27,19 +27,13 @@ fn main(
         let value = apply(at, s, t);
         let left = len - i * 4u;
         if left >= 4u {
-            out[at.w] = value;
+            store(at.w, value);
         } else {
-            out[at.w].x = value.x;
-            if left > 1u {
-                out[at.w].y = value.y;
-            }
-            if left > 2u {
-                out[at.w].z = value.z;
-            }
+            store_part(at.w, value, left);
         }
     }
     // Never true, which the driver cannot know.
     if seen == 0xffffffffu && len == 0u {
-        out[last] = res_item();
+        store(last, res_item());
     }
 }

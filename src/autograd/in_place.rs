@@ -7,6 +7,7 @@ use super::graph::{Backward, Grads, interior_of, leaf_of};
 use super::mode::is_grad_enabled;
 use super::record::node;
 use super::rules;
+use crate::dtype::Scalar;
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::stream::Origin;
@@ -15,12 +16,13 @@ use crate::tensor::Tensor;
 impl Tensor {
     /// self += alpha * other (broadcast), through views too.
     #[track_caller]
-    pub fn add_(&self, other: &Tensor, alpha: f64) -> Result<()> {
+    pub fn add_(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<()> {
+        let alpha = alpha.into();
         let layout = other.layout;
         let rule = move |ctx: &Backward<'_>| {
             let db = ctx.want(1, || {
                 let grad = rules::binary::to_shape(ctx.grad(), layout.shape())?;
-                if alpha == 1.0 { Ok(grad) } else { ops::unary::mul_scalar(&grad, alpha) }
+                if alpha.value() == 1.0 { Ok(grad) } else { ops::unary::mul_scalar(&grad, alpha) }
             })?;
             Ok(Grads::from_iter([ctx.needs(0).then(|| ctx.grad().clone()), db]))
         };
@@ -48,20 +50,21 @@ impl Tensor {
 
     /// self += scalar.
     #[track_caller]
-    pub fn add_scalar_(&self, scalar: f64) -> Result<()> {
+    pub fn add_scalar_(&self, scalar: impl Into<Scalar>) -> Result<()> {
         self.change("add_scalar_", &[], &[], || ops::unary::add_scalar_(self, scalar), keep)
     }
 
     /// self *= scalar.
     #[track_caller]
-    pub fn mul_scalar_(&self, scalar: f64) -> Result<()> {
+    pub fn mul_scalar_(&self, scalar: impl Into<Scalar>) -> Result<()> {
+        let scalar = scalar.into();
         let rule = move |ctx: &Backward<'_>| Ok(Grads::from_iter([ctx.want(0, || ops::unary::mul_scalar(ctx.grad(), scalar))?]));
         self.change("mul_scalar_", &[], &[], || ops::unary::mul_scalar_(self, scalar), rule)
     }
 
     /// All elements become `value`.
     #[track_caller]
-    pub fn fill_(&self, value: f64) -> Result<()> {
+    pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
         self.change("fill_", &[], &[], || ops::copy::fill_(self, value), |_| Ok(Grads::from_iter([None])))
     }
 

@@ -9,7 +9,7 @@ use super::graph::Grads;
 use super::record::{record, record_unary};
 use super::rules;
 use crate::device::Device;
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
 use crate::layout::resolve_dim;
 use crate::ops;
@@ -51,7 +51,7 @@ unary_methods! {
     /// 1 / (1 + e^-x).
     sigmoid(output) => rules::unary::sigmoid;
     /// max(x, 0).
-    relu(output) => rules::unary::relu;
+    relu(output) => ops::unary::relu_backward;
     /// x Phi(x) with the normal distribution function Phi: the exact form, through erf.
     gelu(input) => ops::unary::gelu_backward;
     /// Error function.
@@ -73,28 +73,31 @@ impl Tensor {
 
     /// x + scalar.
     #[track_caller]
-    pub fn add_scalar(&self, scalar: f64) -> Result<Tensor> {
+    pub fn add_scalar(&self, scalar: impl Into<Scalar>) -> Result<Tensor> {
         record_unary("add_scalar", self, &[], ops::unary::add_scalar(self, scalar)?, |b| Ok(b.grad().clone()))
     }
 
     /// x * scalar.
     #[track_caller]
-    pub fn mul_scalar(&self, scalar: f64) -> Result<Tensor> {
+    pub fn mul_scalar(&self, scalar: impl Into<Scalar>) -> Result<Tensor> {
+        let scalar = scalar.into();
         let out = ops::unary::mul_scalar(self, scalar)?;
         record_unary("mul_scalar", self, &[], out, move |b| ops::unary::mul_scalar(b.grad(), scalar))
     }
 
     /// x ^ exponent.
     #[track_caller]
-    pub fn pow_scalar(&self, exponent: f64) -> Result<Tensor> {
+    pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
+        let exponent = exponent.into();
         let out = ops::unary::pow_scalar(self, exponent)?;
+        let exponent = exponent.value();
         let rule = move |b: &super::graph::Backward<'_>| rules::unary::pow_scalar_rule(b.saved(0), exponent, b.grad());
         record_unary("pow_scalar", self, &[self], out, rule)
     }
 
     /// min(max(x, low), high).
     #[track_caller]
-    pub fn clamp(&self, low: f64, high: f64) -> Result<Tensor> {
+    pub fn clamp(&self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Result<Tensor> {
         let out = ops::unary::clamp(self, low, high)?;
         let kept = out.clone();
         record_unary("clamp", self, &[self, &kept], out, |b| rules::unary::clamp(b.saved(0), b.saved(1), b.grad()))
@@ -365,37 +368,37 @@ impl Tensor {
 
 /// Comparisons and positions: results that carry no gradient.
 impl Tensor {
-    /// 1 where self = other, else 0; broadcast.
+    /// Whether self = other, element by element, as bool; broadcast.
     #[track_caller]
     pub fn eq(&self, other: &Tensor) -> Result<Tensor> {
         ops::binary::eq(self, other)
     }
 
-    /// 1 where self differs from other, else 0; broadcast.
+    /// Whether self differs from other, element by element, as bool; broadcast.
     #[track_caller]
     pub fn ne(&self, other: &Tensor) -> Result<Tensor> {
         ops::binary::ne(self, other)
     }
 
-    /// 1 where self < other, else 0; broadcast.
+    /// Whether self < other, element by element, as bool; broadcast.
     #[track_caller]
     pub fn lt(&self, other: &Tensor) -> Result<Tensor> {
         ops::binary::lt(self, other)
     }
 
-    /// 1 where self <= other, else 0; broadcast.
+    /// Whether self <= other, element by element, as bool; broadcast.
     #[track_caller]
     pub fn le(&self, other: &Tensor) -> Result<Tensor> {
         ops::binary::le(self, other)
     }
 
-    /// 1 where self > other, else 0; broadcast.
+    /// Whether self > other, element by element, as bool; broadcast.
     #[track_caller]
     pub fn gt(&self, other: &Tensor) -> Result<Tensor> {
         ops::binary::gt(self, other)
     }
 
-    /// 1 where self >= other, else 0; broadcast.
+    /// Whether self >= other, element by element, as bool; broadcast.
     #[track_caller]
     pub fn ge(&self, other: &Tensor) -> Result<Tensor> {
         ops::binary::ge(self, other)

@@ -5,10 +5,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use crate::dtype::DType;
 use crate::error::Result;
-use crate::ops::elementwise::scalar_bits;
-use crate::ops::expect_dtype;
 use crate::tensor::Tensor;
 
 /// `$trait::$method` for tensors by reference and by value.
@@ -87,10 +84,9 @@ macro_rules! scalar_operators {
 
 scalar_operators! {
     Add add: |x, s| x.add_scalar(s), x.add_scalar(s);
-    Sub sub: |x, s| { scalar_bits("sub", s, x.dtype())?; x.add_scalar(-s) }, x.neg()?.add_scalar(s);
+    Sub sub: |x, s| x.add_scalar(-s), x.neg()?.add_scalar(s);
     Mul mul: |x, s| x.mul_scalar(s), x.mul_scalar(s);
-    Div div: |x, s| { expect_dtype("div", x, DType::F32)?; x.mul_scalar(1.0 / s) },
-        { expect_dtype("div", x, DType::F32)?; x.reciprocal()?.mul_scalar(s) };
+    Div div: |x, s| x.mul_scalar(1.0 / s), x.reciprocal()?.mul_scalar(s);
 }
 
 impl Neg for &Tensor {

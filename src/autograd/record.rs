@@ -6,7 +6,9 @@ use smallvec::SmallVec;
 
 use super::graph::{Backward, Edge, Grads, Interior, Node, Saved, edge_of};
 use super::mode::is_grad_enabled;
+use crate::dtype::DType;
 use crate::error::Result;
+use crate::ops;
 use crate::tensor::Tensor;
 
 /// `out = op(inputs)`: remembers `saved` and `rule` where an input wants gradients. The rule answers with one gradient per input.
@@ -69,6 +71,17 @@ pub(crate) fn node(
     let (true, Some(first)) = (wanted, inputs.first()) else { return Ok(None) };
     let edges: SmallVec<[Option<Edge>; 3]> = inputs.iter().map(|input| edge_of(op, input)).collect::<Result<_>>()?;
     let saved = saved.iter().map(|tensor| Saved::new(tensor)).collect();
+    if inputs.iter().all(|input| input.dtype() == first.dtype()) {
+        return Ok(Some(Node::new(op, first.device(), edges, saved, rule)));
+    }
+    // Operands of several types were promoted to one, in which the rule answers.
+    let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(|input| input.dtype()).collect();
+    let rule = move |b: &Backward<'_>| {
+        let convert = |(grad, dtype): (Option<Tensor>, &DType)| {
+            grad.filter(|_| dtype.is_float()).map(|grad| ops::copy::to_dtype(&grad, *dtype)).transpose()
+        };
+        rule(b)?.into_iter().zip(&dtypes).map(convert).collect::<Result<Grads>>()
+    };
     Ok(Some(Node::new(op, first.device(), edges, saved, rule)))
 }
 

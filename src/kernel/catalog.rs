@@ -30,7 +30,7 @@ pub struct Binding {
     /// Read, written or both.
     pub role: Role,
     /// WGSL type of an array element, over the aliases `elem` (dtype of the row), `res` (dtype of the result) and
-    /// `item` (`elem`, or `vec4<elem>` in vector forms).
+    /// `item` (`elem`, or `vec4<elem>` in vector forms); `flag_item` is an `item` of bool.
     pub ty: &'static str,
 }
 
@@ -71,6 +71,17 @@ pub enum Inputs {
     Texture,
 }
 
+/// Which results a form can write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// Of every type.
+    Any,
+    /// Of types whose elements are words.
+    Words,
+    /// Of types of which several elements lie in a word.
+    Packed,
+}
+
 /// One shader of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
@@ -95,6 +106,8 @@ pub struct Form {
     pub in_place: &'static [usize],
     /// How inputs are read.
     pub inputs: Inputs,
+    /// Which results it can write.
+    pub results: Results,
     /// Constants that the composer declares as `const NAME: u32`. `WG` is the workgroup size.
     pub constants: &'static [(&'static str, u32)],
 }
@@ -158,6 +171,17 @@ impl KernelId {
         }
     }
 
+    /// True where the shader exists for operands of `dtype`.
+    pub fn exists_for(self, dtype: DType) -> bool {
+        let packed = self.row().result.unwrap_or(dtype).per_word() > 1;
+        let writes = match self.form().results {
+            Results::Any => true,
+            Results::Words => !packed,
+            Results::Packed => packed,
+        };
+        writes && self.row().dtypes.contains(&dtype)
+    }
+
     /// Every shader of the catalogue.
     pub fn all() -> impl Iterator<Item = KernelId> {
         Kernel::ALL
@@ -192,12 +216,34 @@ impl Class {
     }
 }
 
+impl Row {
+    /// The element types it exists for, in words.
+    pub fn takes(&self) -> &'static str {
+        match self.dtypes {
+            F => "f32",
+            I => "i32",
+            U => "u32",
+            IU => "i32 and u32",
+            WORDS => "f32, i32 and u32",
+            WHOLE => "i32, u32 and bool",
+            FLOATS => "f32, f16 and bf16",
+            SIGNED => "f32, f16, bf16 and i32",
+            NUMBERS => "f32, f16, bf16, i32 and u32",
+            _ => "every type",
+        }
+    }
+}
+
 const F: &[DType] = &[DType::F32];
 const I: &[DType] = &[DType::I32];
 const U: &[DType] = &[DType::U32];
 const IU: &[DType] = &[DType::I32, DType::U32];
-const FI: &[DType] = &[DType::F32, DType::I32];
-const ALL: &[DType] = &[DType::F32, DType::I32, DType::U32];
+const WORDS: &[DType] = &[DType::F32, DType::I32, DType::U32];
+const WHOLE: &[DType] = &[DType::I32, DType::U32, DType::Bool];
+const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+const SIGNED: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::I32];
+const NUMBERS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::I32, DType::U32];
+const ANY: &[DType] = &DType::ALL;
 
 macro_rules! kernels {
     ($($family:ident { $(
@@ -232,111 +278,237 @@ macro_rules! kernels {
 kernels! {
     unary {
         /// out = -a
-        neg FI MAP = "-a";
+        neg SIGNED MAP = "-a";
         /// out = |a|
-        abs FI MAP = "abs(a)";
+        abs SIGNED MAP = "abs(a)";
         /// out = -1, 0 or 1 (0 for NaN)
-        sign FI MAP = "select(select(elem(0), elem(-1), a < elem(0)), elem(1), a > elem(0))";
+        sign SIGNED MAP = "select(select(elem(0), elem(-1), a < elem(0)), elem(1), a > elem(0))";
         /// out = a a
-        square ALL MAP = "a * a";
+        square NUMBERS MAP = "a * a";
         /// out = e^a
-        exp F MAP = "f_exp(a)" with ["shared/float"];
+        exp FLOATS MAP = "f_exp(a)" with ["shared/float"];
         /// out = natural logarithm of a
-        log F MAP = "f_log(a)" with ["shared/float"];
+        log FLOATS MAP = "f_log(a)" with ["shared/float"];
         /// out = square root of a
-        sqrt F MAP = "sqrt(a)";
+        sqrt FLOATS MAP = "sqrt(a)";
         /// out = 1 / square root of a
-        rsqrt F MAP = "1.0 / sqrt(a)";
+        rsqrt FLOATS MAP = "1.0 / sqrt(a)";
         /// out = 1 / a
-        reciprocal F MAP = "1.0 / a";
+        reciprocal FLOATS MAP = "1.0 / a";
         /// out = sine of a
-        sin F MAP = "f_sin(a)" with ["shared/float"];
+        sin FLOATS MAP = "f_sin(a)" with ["shared/float"];
         /// out = cosine of a
-        cos F MAP = "f_cos(a)" with ["shared/float"];
+        cos FLOATS MAP = "f_cos(a)" with ["shared/float"];
         /// out = hyperbolic tangent of a
-        tanh F MAP = "f_tanh(a)" with ["shared/float"];
+        tanh FLOATS MAP = "f_tanh(a)" with ["shared/float"];
         /// out = 1 / (1 + e^-a)
-        sigmoid F MAP = "f_sigmoid(a)" with ["shared/float"];
+        sigmoid FLOATS MAP = "f_sigmoid(a)" with ["shared/float"];
         /// out = error function of a
-        erf F MAP = "f_erf(a)" with ["shared/float"];
+        erf FLOATS MAP = "f_erf(a)" with ["shared/float"];
         /// out = a where it is positive, else 0; NaN stays NaN
-        relu F MAP = "f_or_nan(select(a, 0.0, a < 0.0), a)" with ["shared/float"];
+        relu FLOATS MAP = "f_or_nan(select(a, 0.0, a < 0.0), a)" with ["shared/float"];
         /// out = a Phi(a), exact (erf)
-        gelu F MAP = "f_gelu(a)" with ["shared/float"];
+        gelu FLOATS MAP = "f_gelu(a)" with ["shared/float"];
+        /// out = arc sine of a
+        asin FLOATS MAP = "f_asin(a)" with ["shared/float", "shared/special"];
+        /// out = arc cosine of a
+        acos FLOATS MAP = "f_acos(a)" with ["shared/float", "shared/special"];
+        /// out = arc tangent of a
+        atan FLOATS MAP = "f_atan(a)" with ["shared/float", "shared/special"];
+        /// out = tangent of a
+        tan FLOATS MAP = "f_tan(a)" with ["shared/float", "shared/special"];
+        /// out = hyperbolic sine of a
+        sinh FLOATS MAP = "f_sinh(a)" with ["shared/float", "shared/special"];
+        /// out = hyperbolic cosine of a
+        cosh FLOATS MAP = "f_cosh(a)" with ["shared/float", "shared/special"];
+        /// out = the number whose hyperbolic sine is a
+        asinh FLOATS MAP = "f_asinh(a)" with ["shared/float", "shared/special"];
+        /// out = the positive number whose hyperbolic cosine is a
+        acosh FLOATS MAP = "f_acosh(a)" with ["shared/float", "shared/special"];
+        /// out = the number whose hyperbolic tangent is a
+        atanh FLOATS MAP = "f_atanh(a)" with ["shared/float", "shared/special"];
+        /// out = 2^a
+        exp2 FLOATS MAP = "f_exp2(a)" with ["shared/float", "shared/special"];
+        /// out = e^a - 1
+        expm1 FLOATS MAP = "f_or_nan(f_expm1(a), a)" with ["shared/float"];
+        /// out = logarithm of 1 + a
+        log1p FLOATS MAP = "f_log1p(a)" with ["shared/float", "shared/special"];
+        /// out = logarithm of a to base 2
+        log2 FLOATS MAP = "f_log(a) * 1.44269504" with ["shared/float"];
+        /// out = logarithm of a to base 10
+        log10 FLOATS MAP = "f_log(a) * 0.434294482" with ["shared/float"];
+        /// out = 1 - erf(a)
+        erfc FLOATS MAP = "f_erfc(a)" with ["shared/float", "shared/special"];
+        /// out = the number whose error function is a
+        erfinv FLOATS MAP = "f_erfinv(a)" with ["shared/float", "shared/special"];
+        /// out = sin(pi a) / (pi a), 1 at 0
+        sinc FLOATS MAP = "select(f_sin(3.14159265 * a) / (3.14159265 * a), 1.0, a == 0.0)" with ["shared/float"];
+        /// out = the largest whole number that is not above a
+        floor FLOATS MAP = "floor(a)";
+        /// out = the smallest whole number that is not below a
+        ceil FLOATS MAP = "ceil(a)";
+        /// out = a without its fraction
+        trunc FLOATS MAP = "trunc(a)";
+        /// out = the nearest whole number, of two the even one
+        round FLOATS MAP = "round(a)";
+        /// out = the fraction of a, with its sign
+        frac FLOATS MAP = "a - trunc(a)";
+        /// out = s (e^(t a) - 1) where a is not positive, else a
+        elu FLOATS MAP = "select(s * f_expm1(a * t), a, a > 0.0)" with ["shared/float"];
+        /// out = s a where a is negative, else a
+        leaky_relu FLOATS MAP = "select(a, a * s, a < 0.0)";
+        /// out = 0 where a is from -s to s, else a
+        hardshrink FLOATS MAP = "select(a, 0.0, a >= -s && a <= s)";
+        /// out = a brought nearer to 0 by s
+        softshrink FLOATS MAP = "f_or_nan(select(select(0.0, a + s, a < -s), a - s, a > s), a)" with ["shared/float"];
+        /// out = t where a is not above s, else a
+        threshold FLOATS MAP = "select(a, t, a <= s)";
+        /// out = log(1 + e^(s a)) / s; a where s a is above t
+        softplus FLOATS MAP = "select(f_softplus(a * s) / s, a, a * s > t)" with ["shared/float", "shared/special"];
+        /// out = s where a is NaN, else a
+        replace_nan FLOATS MAP = "select(a, s, is_nan(a))" with ["shared/float"];
+        /// out = s where a is infinity and t where it is -infinity, else a
+        replace_infinity FLOATS MAP = "select(select(a, s, a == f_infinity()), t, a == -f_infinity())" with ["shared/float"];
+        /// out = whether a is NaN
+        isnan FLOATS MAP = "u32(is_nan(a))" -> Bool with ["shared/float"];
+        /// out = whether a is an infinity
+        isinf FLOATS MAP = "u32((bitcast<u32>(a) & 0x7fffffffu) == 0x7f800000u)" -> Bool;
+        /// out = whether a is neither an infinity nor NaN
+        isfinite FLOATS MAP = "u32((bitcast<u32>(a) & 0x7fffffffu) < 0x7f800000u)" -> Bool;
+        /// out = whether the sign bit of a is set
+        signbit FLOATS MAP = "bitcast<u32>(a) >> 31u" -> Bool;
+        /// out = whether a is 0
+        logical_not ANY MAP = "u32(a == elem(0))" -> Bool;
         /// out = a + s
-        add_scalar ALL MAP = "a + s";
+        add_scalar NUMBERS MAP = "a + s";
         /// out = a s
-        mul_scalar ALL MAP = "a * s";
+        mul_scalar NUMBERS MAP = "a * s";
         /// out = s - a
-        rsub_scalar ALL MAP = "s - a";
+        rsub_scalar NUMBERS MAP = "s - a";
         /// out = s / a
-        rdiv_scalar F MAP = "s / a";
+        rdiv_scalar FLOATS MAP = "s / a";
         /// out = a^s
-        pow_scalar F MAP = "f_pow(a, s)" with ["shared/float"];
+        pow_scalar FLOATS MAP = "f_pow(a, s)" with ["shared/float"];
         /// out = a bounded by s below and by t above; NaN stays NaN
-        clamp F MAP = "f_or_nan(select(select(a, s, a < s), t, select(a, s, a < s) > t), a)" with ["shared/float"];
+        clamp FLOATS MAP = "f_or_nan(select(select(a, s, a < s), t, select(a, s, a < s) > t), a)" with ["shared/float"];
         /// out = a bounded by s below and by t above, whole numbers
-        clamp_integer IU MAP = "min(max(a, s), t)";
+        clamp_integer WHOLE MAP = "min(max(a, s), t)";
     }
     binary {
-        /// out = a + b
-        add ALL ZIP = "a + b";
+        /// out = a + b; for bool, a or b
+        add ANY ZIP = "a + b";
         /// out = a - b
-        sub ALL ZIP = "a - b";
-        /// out = a b
-        mul ALL ZIP = "a * b";
+        sub NUMBERS ZIP = "a - b";
+        /// out = a b; for bool, a and b
+        mul ANY ZIP = "a * b";
         /// out = a / b
-        div F ZIP = "a / b";
+        div FLOATS ZIP = "a / b";
         /// out = a^b
-        pow F ZIP = "f_pow(a, b)" with ["shared/float"];
+        pow FLOATS ZIP = "f_pow(a, b)" with ["shared/float"];
         /// out = the larger of a and b; NaN where one is NaN
-        maximum F ZIP = "f_maximum(a, b)" with ["shared/float"];
+        maximum FLOATS ZIP = "f_maximum(a, b)" with ["shared/float"];
         /// out = the smaller of a and b; NaN where one is NaN
-        minimum F ZIP = "f_minimum(a, b)" with ["shared/float"];
-        /// out = 1 where a = b, else 0
-        eq ALL ZIP = "select(elem(0), elem(1), a == b)";
-        /// out = 1 where a and b differ, else 0
-        ne ALL ZIP = "select(elem(1), elem(0), a == b)";
-        /// out = 1 where a < b, else 0
-        lt ALL ZIP = "select(elem(0), elem(1), a < b)";
-        /// out = 1 where a <= b, else 0
-        le ALL ZIP = "select(elem(0), elem(1), a <= b)";
-        /// out = 1 where a > b, else 0
-        gt ALL ZIP = "select(elem(0), elem(1), a > b)";
-        /// out = 1 where a >= b, else 0
-        ge ALL ZIP = "select(elem(0), elem(1), a >= b)";
+        minimum FLOATS ZIP = "f_minimum(a, b)" with ["shared/float"];
+        /// out = the larger of a and b, whole numbers
+        maximum_integer WHOLE ZIP = "max(a, b)";
+        /// out = the smaller of a and b, whole numbers
+        minimum_integer WHOLE ZIP = "min(a, b)";
+        /// out = the angle of the point (b, a)
+        atan2 FLOATS ZIP = "f_atan2(a, b)" with ["shared/float", "shared/special"];
+        /// out = |a| with the sign of b
+        copysign FLOATS ZIP = "bitcast<f32>((bitcast<u32>(a) & 0x7fffffffu) | (bitcast<u32>(b) & 0x80000000u))";
+        /// out = the larger of a and b; the other one where one is NaN
+        fmax FLOATS ZIP = "select(select(f_maximum(a, b), b, is_nan(a)), a, is_nan(b))" with ["shared/float"];
+        /// out = the smaller of a and b; the other one where one is NaN
+        fmin FLOATS ZIP = "select(select(f_minimum(a, b), b, is_nan(a)), a, is_nan(b))" with ["shared/float"];
+        /// out = a / b without its fraction
+        div_trunc FLOATS ZIP = "trunc(a / b)";
+        /// out = the largest whole number that is not above a / b
+        div_floor FLOATS ZIP = "f_div_floor(a, b)" with ["shared/float", "shared/special"];
+        /// out = what a leaves when divided by b, with the sign of a
+        fmod FLOATS ZIP = "f_fmod(a, b)" with ["shared/float", "shared/special"];
+        /// out = what a leaves when divided by b, with the sign of b
+        remainder FLOATS ZIP = "f_remainder(a, b)" with ["shared/float", "shared/special"];
+        /// out = a / b without its fraction, whole numbers; 0 where b is 0
+        div_trunc_integer IU ZIP = "select(a / select(b, elem(1), b == elem(0)), elem(0), b == elem(0))";
+        /// out = what a leaves when divided by b, with the sign of a, whole numbers; 0 where b is 0
+        fmod_integer IU ZIP = "select(a % select(b, elem(1), b == elem(0)), elem(0), b == elem(0))";
+        /// out = length of the vector (a, b)
+        hypot FLOATS ZIP = "f_hypot(a, b)" with ["shared/float", "shared/special"];
+        /// out = 0 where a is negative, b where it is 0, 1 where it is positive
+        heaviside FLOATS ZIP = "select(select(select(0.0, b, a == 0.0), 1.0, a > 0.0), a, is_nan(a))" with ["shared/float"];
+        /// out = a log(b); 0 where a is 0 and b is not NaN
+        xlogy FLOATS ZIP = "select(select(a * f_log(b), 0.0, a == 0.0), b, is_nan(b))" with ["shared/float"];
+        /// out = log(e^a + e^b)
+        logaddexp FLOATS ZIP = "f_logaddexp(a, b)" with ["shared/float", "shared/special"];
+        /// out = whether a and b are both not 0
+        logical_and ANY ZIP = "u32(!(a == elem(0)) && !(b == elem(0)))" -> Bool;
+        /// out = whether a or b is not 0
+        logical_or ANY ZIP = "u32(!(a == elem(0)) || !(b == elem(0)))" -> Bool;
+        /// out = whether one of a and b is 0
+        logical_xor ANY ZIP = "u32((a == elem(0)) != (b == elem(0)))" -> Bool;
+        /// gradient of elu: out = b times its slope at a
+        elu_backward FLOATS ZIP = "b * select(s * t * f_exp(a * t), 1.0, a > 0.0)" with ["shared/float"];
+        /// gradient of leaky_relu: out = s b where a is not positive, else b
+        leaky_relu_backward FLOATS ZIP = "select(b * s, b, a > 0.0)";
+        /// gradient of hardshrink and softshrink: out = 0 where a is from -s to s, else b
+        shrink_backward FLOATS ZIP = "select(b, 0.0, a >= -s && a <= s)";
+        /// gradient of threshold: out = 0 where a is not above s, else b
+        threshold_backward FLOATS ZIP = "select(b, 0.0, a <= s)";
+        /// gradient of softplus: out = b times its slope at a
+        softplus_backward FLOATS ZIP = "b * select(f_sigmoid(a * s), 1.0, a * s > t)" with ["shared/float"];
+        /// out = whether a = b
+        eq ANY ZIP = "u32(a == b)" -> Bool;
+        /// out = whether a and b differ
+        ne ANY ZIP = "u32(!(a == b))" -> Bool;
+        /// out = whether a < b
+        lt ANY ZIP = "u32(a < b)" -> Bool;
+        /// out = whether a <= b
+        le ANY ZIP = "u32(a <= b)" -> Bool;
+        /// out = whether a > b
+        gt ANY ZIP = "u32(a > b)" -> Bool;
+        /// out = whether a >= b
+        ge ANY ZIP = "u32(a >= b)" -> Bool;
         /// out = a + s b
-        add_scaled F ZIP = "a + s * b";
-        /// out = a where c is not 0, else b
-        where_ ALL ZIP3 = "select(a, b, c == elem(0))";
+        add_scaled NUMBERS ZIP = "a + s * b";
+        /// out = a where c, else b
+        where_ ANY WHERE = "select(b, a, c != 0u)";
+        /// out = a where c, else s
+        where_scalar ANY WHERE_SCALAR = "select(s, a, c != 0u)";
         /// gradient of relu: out = 0 where the result a of relu is 0, else b, also for NaN
-        relu_backward F ZIP = "select(b, 0.0, a <= 0.0)";
+        relu_backward FLOATS ZIP = "select(b, 0.0, a <= 0.0)";
         /// gradient of gelu: out = b gelu'(a)
-        gelu_backward F ZIP = "f_gelu_slope(a) * b" with ["shared/float"];
+        gelu_backward FLOATS ZIP = "f_gelu_slope(a) * b" with ["shared/float"];
         /// gradient of tanh from its result a: out = b (1 - a a)
-        tanh_backward F ZIP = "b * (1.0 - a * a)";
+        tanh_backward FLOATS ZIP = "b * (1.0 - a * a)";
         /// gradient of sigmoid from its result a: out = b a (1 - a)
-        sigmoid_backward F ZIP = "b * a * (1.0 - a)";
+        sigmoid_backward FLOATS ZIP = "b * a * (1.0 - a)";
     }
     copy {
         /// out = s
-        fill ALL FILL = "s";
+        fill ANY FILL = "s";
         /// out = a
-        copy ALL MAP = "a";
-        /// out = a, views of more than 4 dimensions after collapsing
-        copy_rank8 ALL COPY_RANK8;
+        copy ANY MAP = "a";
+        /// out = a, views of more than 4 dimensions after collapsing, and into views of types of which several lie in a word
+        copy_rank8 ANY COPY_RANK8;
         /// out = a as f32
-        cast_f32 ALL CAST = "f32(a)" -> F32;
+        cast_f32 ANY CAST = "f32(a)" -> F32;
+        /// out = a as f16, rounded to the nearest
+        cast_f16 ANY CAST = "f32(a)" -> F16;
+        /// out = a as bf16, rounded to the nearest
+        cast_bf16 ANY CAST = "f32(a)" -> BF16;
         /// out = a as i32, fractions cut off
-        cast_i32 ALL CAST = "i32(a)" -> I32;
+        cast_i32 ANY CAST = "i32(a)" -> I32;
         /// out = a as u32, fractions cut off
-        cast_u32 ALL CAST = "u32(a)" -> U32;
+        cast_u32 ANY CAST = "u32(a)" -> U32;
+        /// out = whether a is not 0
+        cast_bool ANY CAST = "u32(!(a == elem(0)))" -> Bool;
         /// `out[i]` = s + t i
-        arange ALL ARANGE;
+        arange WORDS ARANGE;
     }
     reduce {
         /// sum; i32 and u32 wrap
-        sum ALL REDUCE = "a + b";
+        sum WORDS REDUCE = "a + b";
         /// sum of squares
         sum_squares F REDUCE_SQUARES = "a + b";
         /// largest element; NaN where there is one
@@ -374,13 +546,13 @@ kernels! {
     }
     index {
         /// `out[o, k, :]` = `a[o, ids[k], :]`; the forward pass of an embedding
-        index_select ALL INDEX_SELECT;
+        index_select WORDS INDEX_SELECT;
         /// chains equal ids for embedding_backward
         embedding_links F EMBEDDING_LINKS;
         /// `out[ids[k], :]` += `dout[k, :]`, in the order of k
         embedding_backward F EMBEDDING_BACKWARD;
         /// `out[o, k, i]` = `a[o, ids[o, k, i], i]`
-        gather ALL GATHER;
+        gather WORDS GATHER;
         /// `out[o, ids[o, k, i], i]` += `dout[o, k, i]`, in the order of k
         gather_backward F GATHER_BACKWARD;
     }

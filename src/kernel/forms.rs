@@ -1,6 +1,6 @@
 //! The forms of the catalogue's rows: bodies, operands, parameters and constants of every shader.
 
-use crate::kernel::catalog::{Binding, Class, Form, FormulaKind, Inputs, Role};
+use crate::kernel::catalog::{Binding, Class, Form, FormulaKind, Inputs, Results, Role};
 use crate::kernel::params::{self, Params};
 
 /// Form of element-wise kernels over contiguous operands whose offsets are multiples of 4.
@@ -9,15 +9,17 @@ pub const CONTIGUOUS: u8 = 0;
 pub const STRIDED: u8 = 1;
 /// As [`STRIDED`], in steps of `vec4`: innermost strides 1, all else a multiple of 4.
 pub const STRIDED_VEC4: u8 = 2;
+/// Form of element-wise kernels over views into a contiguous result of which several elements lie in a word.
+pub const PACKED: u8 = 3;
 
 const fn bind(name: &'static str, role: Role, ty: &'static str) -> Binding {
     Binding { name, role, ty }
 }
 
-/// The three forms of an element-wise kernel over `$bindings`.
+/// The forms of an element-wise kernel over `$bindings`.
 macro_rules! elementwise {
-    ($in_place:expr, [$($input:literal),*]) => {{
-        const BINDINGS: &[Binding] = &[$(bind($input, Role::In, "item"),)* bind("out", Role::Out, "res_item")];
+    ($in_place:expr, [$($input:literal: $ty:literal),*]) => {{
+        const BINDINGS: &[Binding] = &[$(bind($input, Role::In, $ty),)* bind("out", Role::Out, "res_item")];
         const BASE: Form = Form {
             suffix: "",
             class: Class::Any,
@@ -29,19 +31,32 @@ macro_rules! elementwise {
             formula: FormulaKind::ElementWise,
             in_place: $in_place,
             inputs: Inputs::Any,
+            results: Results::Any,
             constants: &[("WG", 64)],
         };
-        const STRIDED: Form =
-            Form { suffix: "strided", body: "elementwise/strided", params: Some(params::Strided::INFO), lanes: 1, ..BASE };
-        &[BASE, STRIDED, Form { suffix: "strided_vec4", lanes: 4, ..STRIDED }]
+        const STRIDED: Form = Form {
+            suffix: "strided",
+            body: "elementwise/strided",
+            params: Some(params::Strided::INFO),
+            lanes: 1,
+            results: Results::Words,
+            ..BASE
+        };
+        &[
+            BASE,
+            STRIDED,
+            Form { suffix: "strided_vec4", lanes: 4, ..STRIDED },
+            Form { suffix: "packed", body: "elementwise/packed", results: Results::Packed, ..STRIDED },
+        ]
     }};
 }
 
 pub(super) const FILL: &[Form] = elementwise!(&[], []);
-pub(super) const MAP: &[Form] = elementwise!(&[0], ["a"]);
-pub(super) const ZIP: &[Form] = elementwise!(&[0, 1], ["a", "b"]);
-pub(super) const ZIP3: &[Form] = elementwise!(&[0, 1, 2], ["a", "b", "c"]);
-pub(super) const CAST: &[Form] = elementwise!(&[], ["a"]);
+pub(super) const MAP: &[Form] = elementwise!(&[0], ["a": "item"]);
+pub(super) const ZIP: &[Form] = elementwise!(&[0, 1], ["a": "item", "b": "item"]);
+pub(super) const WHERE: &[Form] = elementwise!(&[0, 1], ["a": "item", "b": "item", "c": "flag_item"]);
+pub(super) const WHERE_SCALAR: &[Form] = elementwise!(&[0], ["a": "item", "c": "flag_item"]);
+pub(super) const CAST: &[Form] = elementwise!(&[], ["a": "item"]);
 
 /// What most other forms have in common.
 const PLAIN: Form = Form {
@@ -55,6 +70,7 @@ const PLAIN: Form = Form {
     formula: FormulaKind::None,
     in_place: &[],
     inputs: Inputs::Any,
+    results: Results::Any,
     constants: &[("WG", 64)],
 };
 

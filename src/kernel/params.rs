@@ -115,6 +115,14 @@ params! {
         s: u32,
         /// Second scalar operand, the bits of an `elem`.
         t: u32,
+        /// Elements of the result.
+        len: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad_1: u32,
+        /// 0.
+        pad_2: u32,
     }
 
     /// `copy_strided` of up to 8 dimensions, outermost first; lengths of unused dimensions are 1.

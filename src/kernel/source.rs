@@ -37,8 +37,8 @@ impl ParamPath {
 /// Fails where the kernel does not exist for `dtype`, or operands that share differ in type.
 pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -> Result<String> {
     let (row, form) = (id.row(), id.form());
-    if !row.dtypes.contains(&dtype) {
-        return Err(Error::DType { op: row.name, got: dtype, expected: expected(row) });
+    if !id.exists_for(dtype) {
+        return Err(Error::DType { op: row.name, got: dtype, expected: row.takes() });
     }
     if !sharing.fits(row, form) {
         return Err(Error::argument(
@@ -59,8 +59,10 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
     if let Some(params) = &form.params {
         parameters(&mut out, params, path);
     }
-    bindings(&mut out, form, sharing);
-    touch(&mut out, form, sharing);
+    let subject = Subject { row, form, dtype, sharing };
+    subject.bindings(&mut out);
+    subject.stores(&mut out);
+    subject.touch(&mut out);
     match (form.formula, row.formula) {
         (FormulaKind::ElementWise, Some(formula)) => element_wise(&mut out, form, formula),
         (FormulaKind::Combine, Some(formula)) => combine(&mut out, form, formula),
@@ -70,8 +72,8 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
         _ => {}
     }
     let mut pieces: Vec<&str> = Vec::new();
-    for piece in form.pieces.iter().chain(row.pieces).chain([&form.body]) {
-        if !pieces.contains(piece) {
+    for piece in subject.packings().chain(form.pieces.iter().chain(row.pieces).copied()).chain([form.body]) {
+        if !pieces.contains(&piece) {
             pieces.push(piece);
             line(&mut out, format_args!("\n// {piece}.wgsl\n{}", file(row.name, piece)?));
         }
@@ -79,14 +81,26 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
     Ok(out)
 }
 
-/// The WGSL type of a binding's elements for one element type: what the aliases stand for.
-pub fn resolve_type(binding: &Binding, row: &Row, form: &Form, dtype: DType) -> String {
-    let (elem, res) = (dtype.wgsl(), row.result.unwrap_or(dtype).wgsl());
-    let item = |scalar: &str| if form.lanes == 4 { format!("vec4<{scalar}>") } else { scalar.to_owned() };
+/// The element type of a binding where it follows from the row; `None` where the form names it.
+pub fn element_type(binding: &Binding, row: &Row, dtype: DType) -> Option<DType> {
     match binding.ty {
-        "item" => item(elem),
-        "res_item" => item(res),
-        other => other.replace("elem", elem).replace("res", res),
+        "item" | "elem" | "vec4<elem>" => Some(dtype),
+        "res_item" | "res" => Some(row.result.unwrap_or(dtype)),
+        "flag_item" => Some(DType::Bool),
+        _ => None,
+    }
+}
+
+/// The WGSL type of the elements of a binding's array: what the aliases stand for, and words where an element is less than one.
+pub fn resolve_type(binding: &Binding, row: &Row, form: &Form, dtype: DType) -> String {
+    let Some(stored) = element_type(binding, row, dtype) else { return binding.ty.to_owned() };
+    let vector = form.lanes == 4 && binding.ty.ends_with("item") || binding.ty == "vec4<elem>";
+    match (stored.per_word(), binding.role, binding.ty) {
+        (1, ..) if vector => format!("vec4<{}>", stored.wgsl()),
+        (1, ..) => stored.wgsl().to_owned(),
+        // Scattered elements share words with neighbours that others write.
+        (_, Role::Out, "elem") => "atomic<u32>".to_owned(),
+        _ => "u32".to_owned(),
     }
 }
 
@@ -112,53 +126,164 @@ fn parameters(out: &mut String, params: &ParamsInfo, path: ParamPath) {
     line(out, format_args!("{space} p: {};", params.name));
 }
 
-fn bindings(out: &mut String, form: &Form, sharing: &Sharing) {
-    // A variable is named after the operand that owns the range: an output, where one shares it, because bodies write
-    // outputs by name; else the first operand.
-    let owner = |i: usize| {
-        let group = |j: &usize| sharing.first(*j) == sharing.first(i);
-        (0..form.bindings.len()).filter(group).find(|j| form.bindings[*j].role != Role::In).unwrap_or(sharing.first(i))
-    };
-    for (slot, i) in sharing.bound().enumerate() {
-        let binding = &form.bindings[owner(i)];
-        let name = variable(binding);
-        if sharing.is_texture(i) {
-            line(out, format_args!("@group(0) @binding({slot}) var {name}: texture_storage_2d<rgba32float, read>;"));
-            continue;
+/// A shader's operands.
+struct Subject<'a> {
+    row: &'a Row,
+    form: &'a Form,
+    dtype: DType,
+    sharing: &'a Sharing,
+}
+
+impl Subject<'_> {
+    /// The element type of a binding of which several lie in a word.
+    fn packed(&self, binding: &Binding) -> Option<DType> {
+        element_type(binding, self.row, self.dtype).filter(|stored| stored.per_word() > 1)
+    }
+
+    /// The pieces that know how elements lie in words.
+    fn packings(&self) -> impl Iterator<Item = &'static str> {
+        self.form.bindings.iter().filter_map(|binding| {
+            Some(match self.packed(binding)? {
+                DType::F16 => "shared/f16",
+                DType::BF16 => "shared/bf16",
+                _ => "shared/bool",
+            })
+        })
+    }
+
+    fn bindings(&self, out: &mut String) {
+        let Subject { row, form, dtype, sharing } = *self;
+        // A variable is named after the operand that owns the range: an output, where one shares it, because bodies write
+        // outputs by name; else the first operand.
+        let owner = |i: usize| {
+            let group = |j: &usize| sharing.first(*j) == sharing.first(i);
+            (0..form.bindings.len()).filter(group).find(|j| form.bindings[*j].role != Role::In).unwrap_or(sharing.first(i))
+        };
+        for (slot, i) in sharing.bound().enumerate() {
+            let binding = &form.bindings[owner(i)];
+            let name = variable(binding);
+            if sharing.is_texture(i) {
+                line(out, format_args!("@group(0) @binding({slot}) var {name}: texture_storage_2d<rgba32float, read>;"));
+                continue;
+            }
+            let ty = resolve_type(binding, row, form, dtype);
+            line(out, format_args!("@group(0) @binding({slot}) var<storage, read_write> {name}: array<{ty}>;"));
         }
-        line(out, format_args!("@group(0) @binding({slot}) var<storage, read_write> {name}: array<{}>;", binding.ty));
-    }
-    if form.lanes == 1 && (0..form.bindings.len()).any(|i| sharing.is_texture(i)) {
-        out.push_str("fn lane_of(v: vec4<elem>, i: u32) -> elem { ");
-        out.push_str("return select(select(v.x, v.y, i == 1u), select(v.z, v.w, i == 3u), i >= 2u); }\n");
-    }
-    for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In) {
-        let source = variable(&form.bindings[owner(i)]);
-        if sharing.is_texture(i) {
-            let (name, ty, mask, shift) = (binding.name, binding.ty, TEXELS_PER_ROW - 1, TEXELS_PER_ROW.trailing_zeros());
-            let texel = |i: &str| format!("textureLoad({source}, vec2<u32>({i} & {mask}u, {i} >> {shift}u))");
-            let value = match ty == "vec4<elem>" || form.lanes == 4 {
-                true => texel("i"),
-                false => format!("lane_of({}, i & 3u)", texel("(i >> 2u)")),
+        if form.lanes == 1 && (0..form.bindings.len()).any(|i| sharing.is_texture(i)) {
+            out.push_str("fn lane_of(v: vec4<elem>, i: u32) -> elem { ");
+            out.push_str("return select(select(v.x, v.y, i == 1u), select(v.z, v.w, i == 3u), i >= 2u); }\n");
+        }
+        for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In) {
+            let source = variable(&form.bindings[owner(i)]);
+            let name = binding.name;
+            let ty = match (binding.ty, form.lanes) {
+                ("flag_item", 4) => "vec4<u32>",
+                ("flag_item", _) => "u32",
+                (ty, _) => ty,
+            };
+            if sharing.is_texture(i) {
+                let (mask, shift) = (TEXELS_PER_ROW - 1, TEXELS_PER_ROW.trailing_zeros());
+                let texel = |i: &str| format!("textureLoad({source}, vec2<u32>({i} & {mask}u, {i} >> {shift}u))");
+                let value = match ty == "vec4<elem>" || form.lanes == 4 {
+                    true => texel("i"),
+                    false => format!("lane_of({}, i & 3u)", texel("(i >> 2u)")),
+                };
+                line(out, format_args!("fn load_{name}(i: u32) -> {ty} {{ return {value}; }}"));
+                continue;
+            }
+            let shared = resolve_type(&form.bindings[owner(i)], row, form, dtype);
+            let at = |place: &str| match shared.starts_with("atomic") {
+                true => format!("atomicLoad(&{source}[{place}])"),
+                false => format!("{source}[{place}]"),
+            };
+            let value = match self.packed(binding) {
+                None => at("i"),
+                Some(packed) if form.lanes == 4 => {
+                    let (per_word, lanes) = (packed.per_word(), [0, 1, 2, 3]);
+                    let word = |lane: usize| at(&format!("i * {}u + {}u", 4 / per_word, lane / per_word));
+                    format!(
+                        "{ty}({})",
+                        lanes.map(|lane| from_word(packed, &word(lane), &format!("{}u", lane % per_word))).join(", ")
+                    )
+                }
+                Some(packed) => {
+                    let per_word = packed.per_word();
+                    from_word(packed, &at(&format!("i / {per_word}u")), &format!("(i % {per_word}u)"))
+                }
             };
             line(out, format_args!("fn load_{name}(i: u32) -> {ty} {{ return {value}; }}"));
-            continue;
         }
-        line(out, format_args!("fn load_{}(i: u32) -> {} {{ return {source}[i]; }}", binding.name, binding.ty));
+    }
+
+    /// How bodies write a result called `out` whose elements may be less than a word: `store` and `store_part` write items of an
+    /// element-wise form (those of the packed form are always four elements), `put` a single element anywhere.
+    fn stores(&self, out: &mut String) {
+        let Some(binding) = self.form.bindings.iter().find(|binding| binding.name == "out" && binding.role == Role::Out) else {
+            return;
+        };
+        let packed = self.packed(binding);
+        match (binding.ty, packed, self.form.lanes) {
+            ("elem", None, 1) => out.push_str("fn put(i: u32, v: elem) { out[i] = v; }\n"),
+            ("elem", Some(packed), 1) => {
+                let (name, per_word, bits) = (packed.name(), packed.per_word(), 32 / packed.per_word());
+                let mask = (1u32 << bits) - 1;
+                line(out, format_args!("fn put(i: u32, v: elem) {{\n    let shift = i % {per_word}u * {bits}u;"));
+                line(out, format_args!("    atomicAnd(&out[i / {per_word}u], ~({mask}u << shift));"));
+                line(out, format_args!("    atomicOr(&out[i / {per_word}u], to_{name}(v) << shift);\n}}"));
+            }
+            ("res_item", None, 4) => {
+                out.push_str("fn store(i: u32, v: res_item) { out[i] = v; }\n");
+                out.push_str("fn store_part(i: u32, v: res_item, len: u32) {\n    out[i].x = v.x;\n");
+                for (lane, name) in [(1, "y"), (2, "z"), (3, "w")] {
+                    line(out, format_args!("    if len > {lane}u {{ out[i].{name} = v.{name}; }}"));
+                }
+                out.push_str("}\n");
+            }
+            ("res_item", Some(packed), _) => {
+                let (name, per_word, bits) = (packed.name(), packed.per_word(), 32 / packed.per_word());
+                let words = 4 / per_word;
+                let value = |word: usize| {
+                    let lane = |k: usize| format!("to_{name}(v.{}) << {}u", ["x", "y", "z", "w"][word * per_word + k], k * bits);
+                    (0..per_word).map(|k| format!("({})", lane(k))).collect::<Vec<_>>().join(" | ")
+                };
+                let place = |word: usize| format!("out[i * {words}u + {word}u]");
+                out.push_str("fn store(i: u32, v: vec4<res>) {\n");
+                (0..words).for_each(|word| line(out, format_args!("    {} = {};", place(word), value(word))));
+                out.push_str("}\nfn store_part(i: u32, v: vec4<res>, len: u32) {\n");
+                for word in 0..words {
+                    line(out, format_args!("    if len > {}u {{ {} = {}; }}", word * per_word, place(word), value(word)));
+                }
+                out.push_str("}\n");
+            }
+            _ => {}
+        }
+    }
+
+    /// `touch(i)` loads what the kernel is about to write there, on the CPU driver for which inputs are copied to textures, and
+    /// else nothing. The processor completes stores in order: one that misses the cache holds up all behind it, those of spilled
+    /// registers too, and loads do not wait for each other. What it returns has to be used, or the driver drops the load.
+    fn touch(&self, out: &mut String) {
+        let form = self.form;
+        let wanted = form.class == Class::Subgroup || (0..form.bindings.len()).any(|i| self.sharing.is_texture(i));
+        let Some(binding) = form.bindings.iter().find(|binding| binding.name == "out" && binding.role == Role::Out) else {
+            return;
+        };
+        let place = match self.packed(binding) {
+            Some(packed) => format!("out[i * {}u]", 4 / packed.per_word()),
+            None if form.lanes == 4 && binding.ty.ends_with("item") => "out[i].x".to_owned(),
+            None => "out[i]".to_owned(),
+        };
+        match wanted {
+            true => line(out, format_args!("fn touch(i: u32) -> u32 {{ return bitcast<u32>({place}); }}")),
+            false => line(out, format_args!("fn touch(i: u32) -> u32 {{ return 0u; }}")),
+        }
     }
 }
 
-/// `touch(i)` loads what the kernel is about to write there, on the CPU driver for which inputs are copied to textures, and
-/// else nothing. The processor completes stores in order: one that misses the cache holds up all behind it, those of spilled
-/// registers too, and loads do not wait for each other. What it returns has to be used, or the driver drops the load.
-fn touch(out: &mut String, form: &Form, sharing: &Sharing) {
-    let wanted = form.class == Class::Subgroup || (0..form.bindings.len()).any(|i| sharing.is_texture(i));
-    let Some(binding) = form.bindings.iter().find(|binding| binding.name == "out" && binding.role == Role::Out) else { return };
-    let first = if form.lanes == 4 && binding.ty.ends_with("item") { ".x" } else { "" };
-    match wanted {
-        true => line(out, format_args!("fn touch(i: u32) -> u32 {{ return bitcast<u32>(out[i]{first}); }}")),
-        false => line(out, format_args!("fn touch(i: u32) -> u32 {{ return 0u; }}")),
-    }
+/// Element `lane` of a word of packed elements, as kernels compute with it.
+fn from_word(packed: DType, word: &str, lane: &str) -> String {
+    let bits = 32 / packed.per_word() as u32;
+    format!("from_{}(({word} >> ({lane} * {bits}u)) & {}u)", packed.name(), (1u32 << bits) - 1)
 }
 
 /// Inputs are only reached through their `load_` function; their variable keeps out of the way of bodies' names.
@@ -172,7 +297,8 @@ fn variable(binding: &Binding) -> String {
 /// `op`, the formula on elements, and `apply`, which loads the operands at `at` (one index each, the result's last).
 fn element_wise(out: &mut String, form: &Form, formula: &str) {
     let inputs = || form.bindings.iter().filter(|binding| binding.role == Role::In);
-    let arguments: String = inputs().map(|input| format!("{}: elem, ", input.name)).collect();
+    let scalar = |binding: &Binding| if binding.ty == "flag_item" { "u32" } else { "elem" };
+    let arguments: String = inputs().map(|input| format!("{}: {}, ", input.name, scalar(input))).collect();
     line(out, format_args!("fn op({arguments}s: elem, t: elem) -> res {{ return {formula}; }}"));
     let mut call = |suffix: &str| {
         let values: String = inputs().map(|input| format!("{}{suffix}, ", input.name)).collect();
@@ -210,16 +336,6 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{text}"); // writing to a String cannot fail
 }
 
-fn expected(row: &Row) -> &'static str {
-    match row.dtypes {
-        [DType::F32] => "f32",
-        [DType::F32, DType::I32] => "f32 and i32",
-        [DType::I32] => "i32",
-        [DType::U32] => "u32",
-        _ => "f32, i32 and u32",
-    }
-}
-
 fn file(op: &'static str, name: &str) -> Result<&'static str> {
     FILES
         .iter()
@@ -237,6 +353,7 @@ pub const FILES: &[(&str, &str)] = files![
     "copy/arange"
     "copy/rank8"
     "elementwise/contiguous"
+    "elementwise/packed"
     "elementwise/strided"
     "index/gather"
     "index/gather_backward"
@@ -270,11 +387,15 @@ pub const FILES: &[(&str, &str)] = files![
     "reduce/merged_position"
     "reduce/position"
     "reduce/split"
+    "shared/bf16"
+    "shared/bool"
+    "shared/f16"
     "shared/float"
     "shared/index"
     "shared/item1"
     "shared/item4"
     "shared/philox"
+    "shared/special"
     "shared/status"
     "softmax/item1"
     "softmax/item4"

@@ -36,6 +36,9 @@ pub fn save(path: &Path, tensors: &[(String, Tensor)], metadata: &BTreeMap<Strin
         .map(|((name, tensor), bytes)| {
             let dtype = match tensor.dtype() {
                 DType::F32 => Dtype::F32,
+                DType::F16 => Dtype::F16,
+                DType::BF16 => Dtype::BF16,
+                DType::Bool => Dtype::BOOL,
                 DType::I32 => Dtype::I32,
                 DType::U32 => Dtype::U32,
             };
@@ -115,13 +118,16 @@ impl CheckpointFile {
         for (name, view) in file.iter() {
             let tensor = match view.dtype() {
                 Dtype::F32 => upload(device, &view, f32::from_le_bytes)?,
+                Dtype::F16 => upload(device, &view, half::f16::from_le_bytes)?,
+                Dtype::BF16 => upload(device, &view, half::bf16::from_le_bytes)?,
+                Dtype::BOOL => upload(device, &view, u8::from_le_bytes)?,
                 Dtype::I32 => upload(device, &view, i32::from_le_bytes)?,
                 Dtype::U32 => upload(device, &view, u32::from_le_bytes)?,
                 Dtype::I64 => narrowed(device, &path, name, &view)?,
                 other => {
                     return Err(Error::file(
                         format!("{}: tensor {name} has element type {other:?}", path.display()),
-                        "convert the file to F32, I32, U32 or I64",
+                        "convert the file to F32, F16, BF16, I32, U32, I64 or BOOL",
                     ));
                 }
             };
@@ -197,12 +203,18 @@ fn listed(names: &[&str]) -> String {
 fn read_all(tensors: &[(String, Tensor)]) -> Result<Vec<Vec<u8>>> {
     enum Read {
         F32(TensorRead<f32>),
+        F16(TensorRead<half::f16>),
+        BF16(TensorRead<half::bf16>),
+        Bool(TensorRead<u8>),
         I32(TensorRead<i32>),
         U32(TensorRead<u32>),
     }
     let start = |tensor: &Tensor| {
         Ok(match tensor.dtype() {
             DType::F32 => Read::F32(tensor.to_vec_async()?),
+            DType::F16 => Read::F16(tensor.to_vec_async()?),
+            DType::BF16 => Read::BF16(tensor.to_vec_async()?),
+            DType::Bool => Read::Bool(tensor.to_vec_async()?),
             DType::I32 => Read::I32(tensor.to_vec_async()?),
             DType::U32 => Read::U32(tensor.to_vec_async()?),
         })
@@ -213,6 +225,9 @@ fn read_all(tensors: &[(String, Tensor)]) -> Result<Vec<Vec<u8>>> {
     }
     let finish = |read: Read| match read {
         Read::F32(read) => block_on(read).map(|values| as_bytes(&values)),
+        Read::F16(read) => block_on(read).map(|values| as_bytes(&values)),
+        Read::BF16(read) => block_on(read).map(|values| as_bytes(&values)),
+        Read::Bool(read) => block_on(read),
         Read::I32(read) => block_on(read).map(|values| as_bytes(&values)),
         Read::U32(read) => block_on(read).map(|values| as_bytes(&values)),
     };
@@ -223,9 +238,9 @@ fn as_bytes<T: Element>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
-fn upload<T: Element>(device: &Device, view: &TensorView<'_>, from: fn([u8; 4]) -> T) -> Result<Tensor> {
-    let (words, _) = view.data().as_chunks::<4>();
-    let values: Vec<T> = words.iter().map(|word| from(*word)).collect();
+fn upload<T: Element, const N: usize>(device: &Device, view: &TensorView<'_>, from: fn([u8; N]) -> T) -> Result<Tensor> {
+    let (elements, _) = view.data().as_chunks::<N>();
+    let values: Vec<T> = elements.iter().map(|bytes| from(*bytes)).collect();
     Tensor::from_slice(device, view.shape(), &values)
 }
 

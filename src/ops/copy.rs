@@ -1,7 +1,7 @@
 //! Copies, casts, fills and concatenation.
 
 use crate::device::Device;
-use crate::dtype::{DType, Element};
+use crate::dtype::{DType, Element, Scalar};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::kernel::params::Arange;
@@ -23,7 +23,8 @@ pub fn copy(x: &Tensor) -> Result<Tensor> {
     map("copy", Kernel::copy, x, [0; 2])
 }
 
-/// The same values as another type (float to int truncates towards zero); `x` itself where it has that type already.
+/// The same values as another type: floats become integers by cutting off fractions, and halves by rounding to the nearest;
+/// what is not 0, NaN too, is true. `x` itself where it has that type already.
 #[track_caller]
 pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if x.dtype() == dtype {
@@ -31,8 +32,11 @@ pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
     }
     let kernel = match dtype {
         DType::F32 => Kernel::cast_f32,
+        DType::F16 => Kernel::cast_f16,
+        DType::BF16 => Kernel::cast_bf16,
         DType::I32 => Kernel::cast_i32,
         DType::U32 => Kernel::cast_u32,
+        DType::Bool => Kernel::cast_bool,
     };
     map("to_dtype", kernel, x, [0; 2])
 }
@@ -48,13 +52,13 @@ pub fn copy_(dst: &Tensor, src: &Tensor) -> Result<()> {
 
 /// All elements of x become `value`, through views.
 #[track_caller]
-pub fn fill_(x: &Tensor, value: f64) -> Result<()> {
+pub fn fill_(x: &Tensor, value: impl Into<Scalar>) -> Result<()> {
     run("fill_", Kernel::fill, x.dtype(), [x], [scalar_bits("fill_", value, x.dtype())?, 0])
 }
 
 /// A tensor filled with `value`.
 #[track_caller]
-pub fn full(device: &Device, shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
+pub fn full(device: &Device, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
     let out = Tensor::empty_as("full", device, shape, dtype, Category::Temporary)?;
     run("full", Kernel::fill, dtype, [&out], [scalar_bits("full", value, dtype)?, 0])?;
     Ok(out)
@@ -96,7 +100,7 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
             ));
         }
         if tensor.dtype() != first.dtype() {
-            return Err(Error::DType { op: OP, got: tensor.dtype(), expected: first.dtype().wgsl() });
+            return Err(Error::DType { op: OP, got: tensor.dtype(), expected: first.dtype().name() });
         }
         shape[dim] += tensor.shape()[dim];
     }
@@ -116,8 +120,11 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
     match x.dtype() {
         DType::F32 => through_host::<f32>(x, device),
+        DType::F16 => through_host::<half::f16>(x, device),
+        DType::BF16 => through_host::<half::bf16>(x, device),
         DType::I32 => through_host::<i32>(x, device),
         DType::U32 => through_host::<u32>(x, device),
+        DType::Bool => through_host::<u8>(x, device),
     }
 }
 

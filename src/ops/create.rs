@@ -1,7 +1,7 @@
 //! Tensors made by a kernel: constants, ranges, random numbers. All f32 and contiguous unless they say otherwise.
 
 use crate::device::Device;
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::error::Result;
 use crate::ops;
 use crate::tensor::Tensor;
@@ -21,7 +21,7 @@ impl Tensor {
 
     /// f32, every element `value`.
     #[track_caller]
-    pub fn full(device: &Device, shape: &[usize], value: f64) -> Result<Tensor> {
+    pub fn full(device: &Device, shape: &[usize], value: impl Into<Scalar>) -> Result<Tensor> {
         ops::copy::full(device, shape, value, DType::F32)
     }
 
@@ -39,7 +39,7 @@ impl Tensor {
 
     /// Every element `value`, with the shape and element type of this tensor, contiguous.
     #[track_caller]
-    pub fn full_like(&self, value: f64) -> Result<Tensor> {
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         ops::copy::full(self.device(), self.shape(), value, self.dtype())
     }
 

@@ -1,9 +1,9 @@
 //! Launching element-wise kernels: which form, which strides, and copies where operands overlap the result.
 
-use crate::dtype::DType;
+use crate::dtype::{DType, Operand, Scalar, result_type};
 use crate::error::{Error, Result};
 use crate::kernel::params::{Contiguous, Rank8, Strided};
-use crate::kernel::{CONTIGUOUS, Kernel, KernelId, STRIDED, STRIDED_VEC4, grid};
+use crate::kernel::{CONTIGUOUS, Kernel, KernelId, PACKED, STRIDED, STRIDED_VEC4, grid};
 use crate::layout::{Dims, Layout, MAX_RANK, collapse};
 use crate::memory::Category;
 use crate::ops;
@@ -31,6 +31,9 @@ pub(crate) fn run<const M: usize>(
         return Ok(());
     }
     refuse_expanded(op, out)?;
+    if !owns_its_words(out) {
+        return into_packed_view(op, kernel, dtype, operands, scalars);
+    }
     let mut copies: [Option<Tensor>; M] = std::array::from_fn(|_| None);
     for (i, input) in inputs.iter().enumerate() {
         if overlaps(input, out) && !(input.layout() == out.layout() && kernel.form(CONTIGUOUS).form().in_place.contains(&i)) {
@@ -59,12 +62,27 @@ pub(crate) fn map(op: &'static str, kernel: Kernel, x: &Tensor, scalars: [u32; 2
     Ok(out)
 }
 
-/// The bits of `value` as an element; whole numbers in range for integer types.
-pub(crate) fn scalar_bits(op: &'static str, value: f64, dtype: DType) -> Result<u32> {
+/// What a tensor contributes to the choice of a result's type.
+pub(crate) fn operand(x: &Tensor) -> Operand {
+    if x.rank() == 0 { Operand::ZeroDim(x.dtype()) } else { Operand::Tensor(x.dtype()) }
+}
+
+/// The type in which `kernel` computes on operands: their common one, or f32 where that is a whole one and the kernel is for
+/// floats only (PyTorch's rule for `sin`, `/` and the like).
+pub(crate) fn computes_in(op: &'static str, kernel: Kernel, operands: impl IntoIterator<Item = Operand>) -> Result<DType> {
+    let common = result_type(op, operands)?;
+    let takes = kernel.row().dtypes;
+    Ok(if !common.is_float() && takes.iter().all(|dtype| dtype.is_float()) { DType::F32 } else { common })
+}
+
+/// The bits of `value` as kernels that compute on `dtype` take it; whole numbers in range for integer types.
+pub(crate) fn scalar_bits(op: &'static str, value: impl Into<Scalar>, dtype: DType) -> Result<u32> {
+    let value = value.into().value();
     let bits = match dtype {
-        DType::F32 => return Ok((value as f32).to_bits()),
+        DType::F32 | DType::F16 | DType::BF16 => return Ok((value as f32).to_bits()),
         DType::I32 => (f64::from(value as i32) == value).then_some(value as i32 as u32),
         DType::U32 => (f64::from(value as u32) == value).then_some(value as u32),
+        DType::Bool => return Ok(u32::from(value != 0.0)),
     };
     bits.ok_or_else(|| {
         Error::argument(op, format!("{value} is no {dtype}"), format!("pass a whole number in the range of {dtype}"))
@@ -99,13 +117,7 @@ pub(crate) fn check_dtype(op: &'static str, kernel: Kernel, dtype: DType) -> Res
     if kernel.row().dtypes.contains(&dtype) {
         return Ok(());
     }
-    let expected = match kernel.row().dtypes {
-        [DType::F32] => "f32",
-        [DType::I32] => "i32",
-        [DType::F32, DType::I32] => "f32 and i32",
-        _ => "other types",
-    };
-    Err(Error::DType { op, got: dtype, expected })
+    Err(Error::DType { op, got: dtype, expected: kernel.row().takes() })
 }
 
 /// Writing through a view that names an element twice has no defined result.
@@ -118,6 +130,33 @@ pub(crate) fn refuse_expanded(op: &'static str, out: &Tensor) -> Result<()> {
         format!("the written view of shape {:?} names elements several times", out.shape()),
         "make a copy of the expanded view and write to that",
     ))
+}
+
+/// True when kernels may write all words in which the elements lie: always where elements are words, else where no other
+/// elements lie in the first and the last one.
+fn owns_its_words(out: &Tensor) -> bool {
+    let (dtype, layout) = (out.dtype(), out.layout());
+    // The storage of new tensors ends with the word of the last element.
+    let end = (layout.end() * dtype.size()).next_multiple_of(4) as u64;
+    let whole = layout.end().is_multiple_of(dtype.per_word()) || end == out.storage.size();
+    dtype.per_word() == 1 || (out.is_contiguous() && layout.offset().is_multiple_of(4) && whole)
+}
+
+/// [`run`] into a view whose words hold other elements too: through a new tensor, whose elements are then put in their places.
+#[track_caller]
+fn into_packed_view<const M: usize>(
+    op: &'static str,
+    kernel: Kernel,
+    dtype: DType,
+    operands: [&Tensor; M],
+    scalars: [u32; 2],
+) -> Result<()> {
+    let out = operands[M - 1];
+    let result = Tensor::empty_as(op, out.device(), out.shape(), out.dtype(), Category::Temporary)?;
+    let mut operands = operands;
+    operands[M - 1] = &result;
+    run(op, kernel, dtype, operands, scalars)?;
+    copy_rank8(op, &result, out)
 }
 
 /// True when the two may have elements in common.
@@ -169,13 +208,20 @@ fn strided<const M: usize>(
 ) -> Result<()> {
     let out = operands[M - 1];
     let last = shape.len() - 1;
+    let packed = out.dtype().per_word() > 1;
     let aligned = |i: usize| {
         let (inner, outer) = (strides[i][last], &strides[i][..last]);
         inner == 1 && outer.iter().all(|stride| stride % 4 == 0) && operands[i].layout().offset().is_multiple_of(4)
     };
-    let vector = shape[last].is_multiple_of(4) && (0..M).all(aligned);
+    let vector = !packed && shape[last].is_multiple_of(4) && (0..M).all(aligned);
     let unit = if vector { 4 } else { 1 };
-    let kernel = kernel.form(if vector { STRIDED_VEC4 } else { STRIDED });
+    let kernel = kernel.form(if packed {
+        PACKED
+    } else if vector {
+        STRIDED_VEC4
+    } else {
+        STRIDED
+    });
     let mut lens = [1u32; 4];
     let mut steps = [[0u32; 4]; M];
     let mut offsets = [0u32; M];
@@ -191,7 +237,14 @@ fn strided<const M: usize>(
     }
     let inner = lens[3] as usize;
     let rows = out.len() / unit / inner;
-    let chunks = inner.div_ceil(per_invocation(out.device(), kernel, out.len() / unit));
+    let (jobs, chunks) = if packed {
+        // The result is contiguous, and counted in fours.
+        offsets[M - 1] /= 4;
+        (out.len().div_ceil(4), 1)
+    } else {
+        let chunks = inner.div_ceil(per_invocation(out.device(), kernel, out.len() / unit));
+        (rows * chunks, chunks)
+    };
     let [a_strides, b_strides, c_strides, out_strides] = spread(steps, [0; 4]);
     let params = Strided {
         shape: lens,
@@ -200,12 +253,14 @@ fn strided<const M: usize>(
         c_strides,
         out_strides,
         offsets: spread(offsets, 0),
-        jobs: index(op, rows * chunks)?,
+        jobs: index(op, jobs)?,
         chunks: index(op, chunks)?,
         s,
         t,
+        len: index(op, out.len())?,
+        ..Strided::default()
     };
-    let grid = grid_for(op, kernel, rows * chunks)?;
+    let grid = grid_for(op, kernel, jobs)?;
     ops::launch(op, kernel, dtype, &operands, &params, grid)
 }
 

@@ -32,15 +32,7 @@ pub(crate) fn expect_dtype(op: &'static str, x: &Tensor, want: DType) -> Result<
     if x.dtype() == want {
         return Ok(());
     }
-    Err(Error::DType {
-        op,
-        got: x.dtype(),
-        expected: match want {
-            DType::F32 => "f32",
-            DType::I32 => "i32",
-            DType::U32 => "u32",
-        },
-    })
+    Err(Error::DType { op, got: x.dtype(), expected: want.name() })
 }
 
 /// Refuses operands of two devices.

@@ -27,7 +27,7 @@ impl Tensor {
         category: Category,
     ) -> Result<Tensor> {
         let layout = Layout::contiguous(label, shape)?;
-        let size = (layout.len() * dtype.size()) as u64;
+        let size = bytes_of(layout.len(), dtype);
         let storage = match size {
             0 => Storage::empty(device.clone()),
             _ => Storage::new(stream::allocate(device, size, label, category)?),
@@ -48,7 +48,12 @@ impl Tensor {
         }
         let tensor = Tensor::empty_as("from_slice", device, shape, T::DTYPE, Category::Input)?;
         if let Some(memory) = tensor.storage.memory() {
-            stream::upload(device, memory, 0, bytemuck::cast_slice(data), "from_slice")?;
+            let bytes: &[u8] = bytemuck::cast_slice(data);
+            match bytes.len() % 4 {
+                0 => stream::upload(device, memory, 0, bytes, "from_slice")?,
+                // Memory is copied in words; the rest of the last one is nobody's.
+                over => stream::upload(device, memory, 0, &[bytes, &[0; 4][over..]].concat(), "from_slice")?,
+            }
         }
         Ok(tensor)
     }
@@ -58,7 +63,7 @@ impl Tensor {
     pub fn copy_from_slice_<T: Element>(&self, data: &[T]) -> Result<()> {
         const OP: &str = "copy_from_slice_";
         if self.dtype() != T::DTYPE {
-            return Err(crate::Error::DType { op: OP, got: self.dtype(), expected: T::DTYPE.wgsl() });
+            return Err(crate::Error::DType { op: OP, got: self.dtype(), expected: T::DTYPE.name() });
         }
         if !self.is_contiguous() || self.len() != data.len() {
             return Err(crate::Error::shape(
@@ -73,12 +78,22 @@ impl Tensor {
             ));
         }
         match self.storage.memory() {
-            Some(memory) => {
-                let offset = (self.layout.offset() * self.dtype.size()) as u64;
-                stream::upload(self.device(), memory, offset, bytemuck::cast_slice(data), OP)
-            }
+            Some(memory) => stream::upload(self.device(), memory, self.whole_words(OP)?, bytemuck::cast_slice(data), OP),
             None => Ok(()),
         }
+    }
+
+    /// Where a contiguous tensor begins in its storage, in bytes; an error where its first or last word holds elements of others too.
+    pub(crate) fn whole_words(&self, op: &'static str) -> Result<u64> {
+        let (offset, len, per_word) = (self.layout.offset(), self.len(), self.dtype.per_word());
+        if offset.is_multiple_of(per_word) && len.is_multiple_of(per_word) {
+            return Ok((offset * self.dtype.size()) as u64);
+        }
+        Err(crate::Error::shape(
+            op,
+            format!("{len} elements of {} from element {offset} on do not fill whole words of 4 bytes", self.dtype),
+            "make a new tensor with from_slice, and copy_ it to where it is wanted",
+        ))
     }
 
     /// A tensor from a scalar or a nested array: `Tensor::new(&device, [[1.0, 2.0], [3.0, 4.0f32]])`.
@@ -90,6 +105,11 @@ impl Tensor {
         array.flatten(&mut data);
         Tensor::from_slice(device, &shape, &data)
     }
+}
+
+/// Bytes of the memory of `len` elements: whole words.
+pub(super) fn bytes_of(len: usize, dtype: DType) -> u64 {
+    (len * dtype.size()).next_multiple_of(4) as u64
 }
 
 /// Scalars and nested arrays that a tensor can be made from.
@@ -113,7 +133,7 @@ macro_rules! scalars {
         }
     )* };
 }
-scalars!(f32, i32, u32);
+scalars!(f32, half::f16, half::bf16, i32, u32, u8);
 
 impl<A: NestedArray, const N: usize> NestedArray for [A; N] {
     type Elem = A::Elem;

@@ -14,8 +14,11 @@ impl Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.dtype() {
             DType::F32 => values(self, floats),
+            DType::F16 => values(self, |all: &[half::f16]| floats(&all.iter().map(|v| v.to_f32()).collect::<Vec<_>>())),
+            DType::BF16 => values(self, |all: &[half::bf16]| floats(&all.iter().map(|v| v.to_f32()).collect::<Vec<_>>())),
             DType::I32 => values(self, |all: &[i32]| all.iter().map(i32::to_string).collect()),
             DType::U32 => values(self, |all: &[u32]| all.iter().map(u32::to_string).collect()),
+            DType::Bool => values(self, |all: &[u8]| all.iter().map(|v| (*v != 0).to_string()).collect()),
         };
         match text {
             Ok(text) => f.write_str(&text),

@@ -118,7 +118,7 @@ impl Tensor {
     pub fn from_buffer(device: &Device, buffer: &Buffer, offset: u64, shape: &[usize], dtype: DType) -> Result<Tensor> {
         const OP: &str = "from_buffer";
         let layout = Layout::contiguous(OP, shape)?;
-        let size = (layout.len() * dtype.size()) as u64;
+        let size = super::create::bytes_of(layout.len(), dtype);
         let tag = Tag { category: Category::Input, label: OP, location: Origin::line() };
         let storage = match size {
             0 => Storage::empty(device.clone()),
@@ -127,13 +127,14 @@ impl Tensor {
         Ok(Tensor { storage: Arc::new(storage), layout, dtype, grad_slot: None })
     }
 
-    /// The bytes from the first element to the last.
+    /// The bytes from the first element to the last, rounded to whole words.
     fn part(&self, op: &'static str) -> Result<Part<'_>> {
         let (first, end) = (self.layout.offset(), self.layout.end());
         let memory = self.storage.memory().filter(|_| end > first && !self.is_empty());
         let memory = memory.ok_or_else(|| Error::argument(op, "a tensor without elements has no memory", "leave it out"))?;
         let size = self.dtype.size();
-        Ok(Part { memory, offset: (first * size) as u64, size: ((end - first) * size) as u64 })
+        let (first, end) = (first * size / 4 * 4, (end * size).next_multiple_of(4));
+        Ok(Part { memory, offset: first as u64, size: (end - first) as u64 })
     }
 }
 

@@ -50,7 +50,7 @@ impl Tensor {
     /// Where the tensor begins in its storage, in bytes, if it fits a pinned buffer of `len` elements.
     fn pinned_offset<T: Element>(&self, op: &'static str, len: usize) -> Result<u64> {
         if self.dtype() != T::DTYPE {
-            return Err(Error::DType { op, got: self.dtype(), expected: T::DTYPE.wgsl() });
+            return Err(Error::DType { op, got: self.dtype(), expected: T::DTYPE.name() });
         }
         if !self.is_contiguous() || self.len() != len {
             return Err(Error::shape(
@@ -63,6 +63,6 @@ impl Tensor {
                 "take a buffer with as many elements as the tensor has; the tensor must be contiguous",
             ));
         }
-        Ok((self.layout.offset() * self.dtype.size()) as u64)
+        self.whole_words(op)
     }
 }

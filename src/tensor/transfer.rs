@@ -1,6 +1,6 @@
 //! Reading tensors back: the calls that wait for the device.
 
-use crate::dtype::Element;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::stream::{self, Origin, ReadFuture};
 use crate::tensor::Tensor;
@@ -43,17 +43,24 @@ impl<T: Element> Future for TensorRead<T> {
     }
 }
 
-/// The elements of `layout` (its offset already taken off) from the bytes it spans, in row-major order.
+/// The elements of `layout` from the words in which they lie, in row-major order.
 fn pick<T: Element>(layout: &crate::layout::Layout, bytes: &[u8]) -> Vec<T> {
-    let all: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
+    let mut all: Vec<T> = match T::DTYPE {
+        // What the host wrote may be true in other words than 1.
+        DType::Bool => bytemuck::pod_collect_to_vec(&bytes.iter().map(|byte| u8::from(*byte != 0)).collect::<Vec<u8>>()),
+        _ => bytemuck::pod_collect_to_vec(bytes),
+    };
+    let first = layout.offset();
     if layout.is_contiguous() {
+        all.truncate(first + layout.len());
+        all.drain(..first);
         return all;
     }
     let (shape, strides) = (layout.shape(), layout.strides());
     let mut index = vec![0usize; shape.len()];
     (0..layout.len())
         .map(|_| {
-            let at: usize = index.iter().zip(strides).map(|(i, stride)| i * stride).sum();
+            let at = first + index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<usize>();
             for dim in (0..shape.len()).rev() {
                 index[dim] += 1;
                 if index[dim] < shape[dim] {
@@ -78,16 +85,17 @@ impl Tensor {
     #[track_caller]
     pub fn to_vec_async<T: Element>(&self) -> Result<TensorRead<T>> {
         if self.dtype() != T::DTYPE {
-            return Err(Error::DType { op: "to_vec", got: self.dtype(), expected: T::DTYPE.wgsl() });
+            return Err(Error::DType { op: "to_vec", got: self.dtype(), expected: T::DTYPE.name() });
         }
         let layout = &self.layout;
-        let first = layout.offset();
-        let span = (layout.end().saturating_sub(first) * self.dtype.size()) as u64;
-        let local = crate::layout::Layout::strided(layout_dims(layout.shape()), layout_dims(layout.strides()), 0);
+        let (size, per_word) = (self.dtype.size(), self.dtype.per_word());
+        // The words from the one with the first element to the one with the last.
+        let skipped = layout.offset() % per_word;
+        let first = layout.offset() - skipped;
+        let span = (layout.end().saturating_sub(first) * size).next_multiple_of(4) as u64;
+        let local = crate::layout::Layout::strided(layout_dims(layout.shape()), layout_dims(layout.strides()), skipped);
         let bytes = match self.storage.memory() {
-            Some(memory) if span > 0 => {
-                Some(stream::read(self.device(), memory, (first * self.dtype.size()) as u64, span, "to_vec")?)
-            }
+            Some(memory) if !self.is_empty() => Some(stream::read(self.device(), memory, (first * size) as u64, span, "to_vec")?),
             _ => None,
         };
         Ok(TensorRead { bytes, layout: local, _element: std::marker::PhantomData })

@@ -18,6 +18,7 @@ mod compact_busy;
 mod copies;
 mod data_loader;
 mod driver_memory;
+mod dtypes;
 mod events;
 mod examples;
 mod exit;

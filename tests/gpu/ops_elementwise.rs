@@ -55,8 +55,9 @@ fn tensor(shape: &[usize], data: &[f32]) -> Tensor {
     Tensor::from_slice(&device(), shape, data).unwrap()
 }
 
+/// The elements; bool as 0 and 1.
 fn read(x: &Tensor) -> Vec<f32> {
-    x.to_vec().unwrap()
+    x.to_dtype(DType::F32).unwrap().to_vec().unwrap()
 }
 
 /// Absolute and relative tolerance: an error of one unit in the last place of the argument changes sin by that much.

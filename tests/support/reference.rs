@@ -48,6 +48,8 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "pow" => |x| x.a.powf(x.b),
         "maximum" => |x| maximum(x.a, x.b),
         "minimum" => |x| -maximum(-x.a, -x.b),
+        "maximum_integer" => |x| x.a.max(x.b),
+        "minimum_integer" => |x| x.a.min(x.b),
         "eq" => |x| truth(x.a == x.b),
         "ne" => |x| truth(x.a != x.b),
         "lt" => |x| truth(x.a < x.b),
@@ -56,6 +58,7 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "ge" => |x| truth(x.a >= x.b),
         "add_scaled" => |x| x.a + x.s * x.b,
         "where_" => |x| if x.c != 0.0 { x.a } else { x.b },
+        "where_scalar" => |x| if x.c != 0.0 { x.a } else { x.s },
         "relu_backward" => |x| if x.a <= 0.0 { 0.0 } else { x.b },
         "gelu_backward" => |x| {
             let density = (-0.5 * x.a * x.a).exp() / (2.0 * std::f64::consts::PI).sqrt();
@@ -64,7 +67,9 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "tanh_backward" => |x| x.b * (1.0 - x.a * x.a),
         "sigmoid_backward" => |x| x.b * x.a * (1.0 - x.a),
         "fill" => |x| x.s,
-        "copy" | "cast_f32" => |x| x.a,
+        // Halves: to the nearest that there is, see tests/gpu/dtypes.rs.
+        "copy" | "cast_f32" | "cast_f16" | "cast_bf16" => |x| x.a,
+        "cast_bool" => |x| truth(x.a != 0.0),
         "cast_i32" | "cast_u32" => |x| x.a.trunc(),
         "clip_coefficient" => |x| if x.a.is_nan() { x.a } else { (x.s / (x.a + x.t)).min(1.0) },
         _ => return None,

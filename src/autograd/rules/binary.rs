@@ -1,7 +1,7 @@
 //! Element-wise functions of two tensors. A gradient is summed over whatever broadcasting repeated.
 
 use crate::error::Result;
-use crate::ops::binary::{div, eq, gt, lt, mul, pow, where_};
+use crate::ops::binary::{div, eq, gt, lt, mul, pow, where_, where_scalar};
 use crate::ops::copy::full;
 use crate::ops::reduce::sum_to;
 use crate::ops::unary::{add_scalar, log, mul_scalar, neg};
@@ -54,19 +54,17 @@ pub(crate) enum Extreme {
 
 /// y = max(a, b): da = g where a > b, g / 2 where a = b, else 0 (min: where a < b)
 pub(crate) fn extreme(a: &Tensor, b: &Tensor, which: Extreme, g: &Tensor) -> Result<Tensor> {
-    let zero = full(g.device(), &[], 0.0, g.dtype())?;
     let wins = match which {
         Extreme::Larger => gt(a, b)?,
         Extreme::Smaller => lt(a, b)?,
     };
-    let shared = where_(&eq(a, b)?, &mul_scalar(g, 0.5)?, &zero)?;
+    let shared = where_scalar(&eq(a, b)?, &mul_scalar(g, 0.5)?, 0.0)?;
     to_shape(&where_(&wins, g, &shared)?, a.shape())
 }
 
 /// y = c ? a : b: da = c ? g : 0
 pub(crate) fn where_a(condition: &Tensor, g: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let zero = full(g.device(), &[], 0.0, g.dtype())?;
-    to_shape(&where_(condition, g, &zero)?, shape)
+    to_shape(&where_scalar(condition, g, 0.0)?, shape)
 }
 
 /// y = c ? a : b: db = c ? 0 : g

@@ -1,7 +1,7 @@
 //! Element-wise functions of one tensor.
 
 use crate::error::Result;
-use crate::ops::binary::{div, eq, gt, mul, where_};
+use crate::ops::binary::{div, eq, mul, where_scalar};
 use crate::ops::copy::full;
 use crate::ops::unary::*;
 use crate::tensor::Tensor;
@@ -46,12 +46,6 @@ pub(crate) fn sigmoid(y: &Tensor, g: &Tensor) -> Result<Tensor> {
     mul(g, &mul(y, &one_minus(y)?)?)
 }
 
-/// y = max(x, 0): dx = g where y > 0, else 0
-pub(crate) fn relu(y: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let zero = full(y.device(), &[], 0.0, y.dtype())?;
-    where_(&gt(y, &zero)?, g, &zero)
-}
-
 /// y = erf x: dx = g 2/sqrt(pi) exp(-x^2)
 pub(crate) fn erf(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     let bell = crate::ops::unary::exp(&neg(&square(x)?)?)?;
@@ -83,8 +77,7 @@ pub(crate) fn pow_scalar_rule(x: &Tensor, p: f64, g: &Tensor) -> Result<Tensor> 
 
 /// y = min(max(x, low), high): dx = g where x was inside (y = x), else 0
 pub(crate) fn clamp(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let zero = full(x.device(), &[], 0.0, x.dtype())?;
-    where_(&eq(x, y)?, g, &zero)
+    where_scalar(&eq(x, y)?, g, 0.0)
 }
 
 fn one_minus(x: &Tensor) -> Result<Tensor> {
