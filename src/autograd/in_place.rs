@@ -3,7 +3,9 @@
 //! A leaf that wants gradients may only be changed under `no_grad`: its history would be lost. A result of an operation gets
 //! a new history. A view may not be changed while recording, because the tensor it looks into would not notice.
 
-use super::graph::{Backward, Grads, interior_of, leaf_of};
+use std::sync::Arc;
+
+use super::graph::{Backward, Grads, Interior, interior_of, leaf_of};
 use super::mode::is_grad_enabled;
 use super::record::node;
 use super::rules;
@@ -99,29 +101,8 @@ impl Tensor {
         if !is_grad_enabled() {
             return work();
         }
-        if leaf_of(self).is_some() {
-            return Err(Error::autograd(
-                format!("{op} on a leaf that wants gradients (shape {:?})", self.shape()),
-                "change it under no_grad, or change a copy of it",
-            ));
-        }
+        let slot = self.changeable(op, others.iter().any(|other| other.requires_grad()))?;
         let inputs: Vec<&Tensor> = std::iter::once(self).chain(others.iter().copied()).collect();
-        let slot = interior_of(self);
-        match &slot {
-            Some(slot) if slot.is_view() => {
-                return Err(Error::autograd(
-                    format!("{op} on a view of a tensor with history (shape {:?})", self.shape()),
-                    "change a copy of it, or put the parts together with cat or where_",
-                ));
-            }
-            None if others.iter().any(|other| other.requires_grad()) => {
-                return Err(Error::autograd(
-                    format!("{op} would give history to a tensor without any (shape {:?})", self.shape()),
-                    format!("use the form that returns a new tensor ({}), or run it under no_grad", op.trim_end_matches('_')),
-                ));
-            }
-            _ => {}
-        }
         // Made first: an operand that was saved and is changed by `work` itself must be noticed.
         let node = node(op, &inputs, saved, rule)?;
         work()?;
@@ -130,6 +111,150 @@ impl Tensor {
         }
         Ok(())
     }
+
+    /// Gives this tensor the elements of `make(self)`, whose shape is this one, and its history where recording wants one.
+    #[track_caller]
+    pub(super) fn become_(&self, op: &'static str, make: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+        let _origin = Origin::enter();
+        let recorded = is_grad_enabled() && self.requires_grad();
+        if recorded {
+            self.changeable(op, false)?;
+        }
+        // What the rule needs of the old elements must outlive them.
+        let before = match recorded {
+            true => Tensor { grad_slot: self.grad_slot.clone(), ..ops::copy::copy(self)? },
+            false => self.clone(),
+        };
+        let after = make(&before)?;
+        if after.shape() != self.shape() {
+            return Err(Error::shape(
+                op,
+                format!("the result has shape {:?}, the tensor that it is to be written to {:?}", after.shape(), self.shape()),
+                format!("use the form that returns a new tensor ({})", op.trim_end_matches('_')),
+            ));
+        }
+        ops::binary::fits_in_place(op, after.dtype(), self)?;
+        let slot = if is_grad_enabled() { self.changeable(op, after.requires_grad())? } else { None };
+        ops::copy::copy_(self, &after)?;
+        if let (Some(slot), Some(made)) = (slot, interior_of(&after)) {
+            slot.rebase(made.history(op)?.node);
+        }
+        Ok(())
+    }
+
+    /// The slot of a tensor that may be changed in place while recording: no leaf, no view, and none without history that would
+    /// get one.
+    fn changeable(&self, op: &'static str, gets_history: bool) -> Result<Option<Arc<Interior>>> {
+        if leaf_of(self).is_some() {
+            return Err(Error::autograd(
+                format!("{op} on a leaf that wants gradients (shape {:?})", self.shape()),
+                "change it under no_grad, or change a copy of it",
+            ));
+        }
+        let slot = interior_of(self);
+        match &slot {
+            Some(slot) if slot.is_view() => Err(Error::autograd(
+                format!("{op} on a view of a tensor with history (shape {:?})", self.shape()),
+                "change a copy of it, or put the parts together with cat or where_",
+            )),
+            None if gets_history => Err(Error::autograd(
+                format!("{op} would give history to a tensor without any (shape {:?})", self.shape()),
+                format!("use the form that returns a new tensor ({}), or run it under no_grad", op.trim_end_matches('_')),
+            )),
+            _ => Ok(slot),
+        }
+    }
+}
+
+/// `x.name_()` for `x.name()`, with the same arguments: the result replaces the elements of x.
+macro_rules! in_place_methods {
+    ($($name:ident($($argument:ident: $ty:ty),*) = $of:ident;)*) => { impl Tensor { $(
+        #[doc = concat!("[`Tensor::", stringify!($of), "`] in place, through views too.")]
+        #[track_caller]
+        pub fn $name(&self $(, $argument: $ty)*) -> Result<()> {
+            self.become_(stringify!($name), |x| x.$of($($argument),*))
+        }
+    )* } };
+}
+
+in_place_methods! {
+    abs_() = abs;
+    acos_() = acos;
+    acosh_() = acosh;
+    asin_() = asin;
+    asinh_() = asinh;
+    atan_() = atan;
+    atanh_() = atanh;
+    ceil_() = ceil;
+    cos_() = cos;
+    cosh_() = cosh;
+    deg2rad_() = deg2rad;
+    erf_() = erf;
+    erfc_() = erfc;
+    erfinv_() = erfinv;
+    exp_() = exp;
+    exp2_() = exp2;
+    expm1_() = expm1;
+    floor_() = floor;
+    frac_() = frac;
+    log_() = log;
+    log10_() = log10;
+    log1p_() = log1p;
+    log2_() = log2;
+    logical_not_() = logical_not;
+    neg_() = neg;
+    rad2deg_() = rad2deg;
+    reciprocal_() = reciprocal;
+    relu_() = relu;
+    round_() = round;
+    round_decimals_(decimals: i32) = round_decimals;
+    rsqrt_() = rsqrt;
+    sigmoid_() = sigmoid;
+    sign_() = sign;
+    sin_() = sin;
+    sinc_() = sinc;
+    sinh_() = sinh;
+    sqrt_() = sqrt;
+    square_() = square;
+    tan_() = tan;
+    tanh_() = tanh;
+    trunc_() = trunc;
+    nan_to_num_(nan: Option<f64>, infinity: Option<f64>, minus_infinity: Option<f64>) = nan_to_num;
+    celu_(alpha: f64) = celu;
+    elu_(alpha: f64) = elu;
+    selu_() = selu;
+    silu_() = silu;
+    mish_() = mish;
+    hardsigmoid_() = hardsigmoid;
+    leaky_relu_(slope: f64) = leaky_relu;
+    threshold_(threshold: f64, value: f64) = threshold;
+    sub_(other: &Tensor) = sub;
+    div_(other: &Tensor) = div;
+    div_trunc_(other: &Tensor) = div_trunc;
+    div_floor_(other: &Tensor) = div_floor;
+    pow_(other: &Tensor) = pow;
+    atan2_(other: &Tensor) = atan2;
+    copysign_(other: &Tensor) = copysign;
+    fmod_(other: &Tensor) = fmod;
+    remainder_(other: &Tensor) = remainder;
+    heaviside_(other: &Tensor) = heaviside;
+    hypot_(other: &Tensor) = hypot;
+    xlogy_(other: &Tensor) = xlogy;
+    logical_and_(other: &Tensor) = logical_and;
+    logical_or_(other: &Tensor) = logical_or;
+    logical_xor_(other: &Tensor) = logical_xor;
+    eq_(other: &Tensor) = eq;
+    ne_(other: &Tensor) = ne;
+    lt_(other: &Tensor) = lt;
+    le_(other: &Tensor) = le;
+    gt_(other: &Tensor) = gt;
+    ge_(other: &Tensor) = ge;
+    lerp_(end: &Tensor, weight: &Tensor) = lerp;
+    addcmul_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = addcmul;
+    addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = addcdiv;
+    clamp_(low: impl Into<Scalar>, high: impl Into<Scalar>) = clamp;
+    clamp_tensor_(low: Option<&Tensor>, high: Option<&Tensor>) = clamp_tensor;
+    masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = masked_fill;
 }
 
 /// The gradient passes unchanged.

@@ -18,52 +18,6 @@ use crate::ops::reduce::KeepDim;
 use crate::stream::Origin;
 use crate::tensor::Tensor;
 
-/// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
-macro_rules! unary_methods {
-    ($($(#[$doc:meta])* $name:ident($kept:ident) => $rule:expr;)*) => { impl Tensor { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name(&self) -> Result<Tensor> {
-            let out = ops::unary::$name(self)?;
-            let kept = unary_methods!(@$kept self, out);
-            record_unary(stringify!($name), self, &[&kept], out, |b| $rule(b.saved(0), b.grad()))
-        }
-    )* } };
-    (@input $self:ident, $out:ident) => { $self.clone() };
-    (@output $self:ident, $out:ident) => { $out.clone() };
-}
-
-unary_methods! {
-    /// e^x.
-    exp(output) => rules::unary::exp;
-    /// Natural logarithm.
-    log(input) => rules::unary::log;
-    /// Square root.
-    sqrt(output) => rules::unary::sqrt;
-    /// 1 / sqrt(x).
-    rsqrt(output) => rules::unary::rsqrt;
-    /// Sine of x in radians.
-    sin(input) => rules::unary::sin;
-    /// Cosine of x in radians.
-    cos(input) => rules::unary::cos_rule;
-    /// Hyperbolic tangent.
-    tanh(output) => rules::unary::tanh;
-    /// 1 / (1 + e^-x).
-    sigmoid(output) => rules::unary::sigmoid;
-    /// max(x, 0).
-    relu(output) => ops::unary::relu_backward;
-    /// x Phi(x) with the normal distribution function Phi: the exact form, through erf.
-    gelu(input) => ops::unary::gelu_backward;
-    /// Error function.
-    erf(input) => rules::unary::erf;
-    /// Absolute value.
-    abs(input) => rules::unary::abs;
-    /// x^2.
-    square(input) => rules::unary::square_rule;
-    /// 1 / x.
-    reciprocal(output) => rules::unary::reciprocal;
-}
-
 impl Tensor {
     /// -x.
     #[track_caller]
@@ -366,50 +320,8 @@ impl Tensor {
     }
 }
 
-/// Comparisons and positions: results that carry no gradient.
+/// Positions: results that carry no gradient.
 impl Tensor {
-    /// Whether self = other, element by element, as bool; broadcast.
-    #[track_caller]
-    pub fn eq(&self, other: &Tensor) -> Result<Tensor> {
-        ops::binary::eq(self, other)
-    }
-
-    /// Whether self differs from other, element by element, as bool; broadcast.
-    #[track_caller]
-    pub fn ne(&self, other: &Tensor) -> Result<Tensor> {
-        ops::binary::ne(self, other)
-    }
-
-    /// Whether self < other, element by element, as bool; broadcast.
-    #[track_caller]
-    pub fn lt(&self, other: &Tensor) -> Result<Tensor> {
-        ops::binary::lt(self, other)
-    }
-
-    /// Whether self <= other, element by element, as bool; broadcast.
-    #[track_caller]
-    pub fn le(&self, other: &Tensor) -> Result<Tensor> {
-        ops::binary::le(self, other)
-    }
-
-    /// Whether self > other, element by element, as bool; broadcast.
-    #[track_caller]
-    pub fn gt(&self, other: &Tensor) -> Result<Tensor> {
-        ops::binary::gt(self, other)
-    }
-
-    /// Whether self >= other, element by element, as bool; broadcast.
-    #[track_caller]
-    pub fn ge(&self, other: &Tensor) -> Result<Tensor> {
-        ops::binary::ge(self, other)
-    }
-
-    /// -1, 0 or 1; its gradient is 0 everywhere, so none is recorded.
-    #[track_caller]
-    pub fn sign(&self) -> Result<Tensor> {
-        ops::unary::sign(self)
-    }
-
     /// Position (i32) of the first maximum along `dim`.
     #[track_caller]
     pub fn argmax(&self, dim: isize, keep: KeepDim) -> Result<Tensor> {

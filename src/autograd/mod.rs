@@ -23,6 +23,7 @@
 
 mod backward;
 mod checkpoint;
+mod elementwise;
 mod gradcheck;
 mod graph;
 mod in_place;

@@ -1,9 +1,9 @@
 //! Element-wise functions of one tensor.
 
 use crate::error::Result;
-use crate::ops::binary::{div, eq, mul, where_scalar};
+use crate::ops::binary::{div, eq, gt, logical_and, lt, mul, sub, where_scalar};
 use crate::ops::copy::full;
-use crate::ops::unary::*;
+use crate::ops::unary::{add_scalar, cos, cosh, mul_scalar, neg, pow_scalar, sign, sinc, sinh, square};
 use crate::tensor::Tensor;
 
 /// y = log x: dx = g / x
@@ -78,6 +78,106 @@ pub(crate) fn pow_scalar_rule(x: &Tensor, p: f64, g: &Tensor) -> Result<Tensor> 
 /// y = min(max(x, low), high): dx = g where x was inside (y = x), else 0
 pub(crate) fn clamp(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
     where_scalar(&eq(x, y)?, g, 0.0)
+}
+
+/// No gradient: 0 everywhere.
+pub(crate) fn nothing(_: &Tensor, g: &Tensor) -> Result<Tensor> {
+    full(g.device(), g.shape(), 0.0, g.dtype())
+}
+
+/// y = 2^x: dx = g y log 2
+pub(crate) fn exp2_rule(y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul_scalar(&mul(g, y)?, std::f64::consts::LN_2)
+}
+
+/// y = e^x - 1: dx = g (y + 1)
+pub(crate) fn expm1_rule(y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &add_scalar(y, 1.0)?)
+}
+
+/// y = log(1 + x): dx = g / (1 + x)
+pub(crate) fn log1p_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    div(g, &add_scalar(x, 1.0)?)
+}
+
+/// y = log2 x: dx = g / (x log 2)
+pub(crate) fn log2_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul_scalar(&div(g, x)?, std::f64::consts::LOG2_E)
+}
+
+/// y = log10 x: dx = g / (x log 10)
+pub(crate) fn log10_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul_scalar(&div(g, x)?, std::f64::consts::LOG10_E)
+}
+
+/// y = tan x: dx = g (1 + y^2)
+pub(crate) fn tan_rule(y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &add_scalar(&square(y)?, 1.0)?)
+}
+
+/// y = asin x: dx = g / sqrt(1 - x^2)
+pub(crate) fn asin_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &crate::ops::unary::rsqrt(&one_minus(&square(x)?)?)?)
+}
+
+/// y = acos x: dx = -g / sqrt(1 - x^2)
+pub(crate) fn acos_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    neg(&asin_rule(x, g)?)
+}
+
+/// y = atan x: dx = g / (1 + x^2)
+pub(crate) fn atan_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    div(g, &add_scalar(&square(x)?, 1.0)?)
+}
+
+/// y = sinh x: dx = g cosh x
+pub(crate) fn sinh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &cosh(x)?)
+}
+
+/// y = cosh x: dx = g sinh x
+pub(crate) fn cosh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &sinh(x)?)
+}
+
+/// y = asinh x: dx = g / sqrt(x^2 + 1)
+pub(crate) fn asinh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &crate::ops::unary::rsqrt(&add_scalar(&square(x)?, 1.0)?)?)
+}
+
+/// y = acosh x: dx = g / sqrt(x^2 - 1)
+pub(crate) fn acosh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &crate::ops::unary::rsqrt(&add_scalar(&square(x)?, -1.0)?)?)
+}
+
+/// y = atanh x: dx = g / (1 - x^2)
+pub(crate) fn atanh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    div(g, &one_minus(&square(x)?)?)
+}
+
+/// y = sin(pi x) / (pi x): dx = g (cos(pi x) - y) / x, 0 at 0
+pub(crate) fn sinc_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let cosine = cos(&mul_scalar(x, std::f64::consts::PI)?)?;
+    let slope = div(&sub(&cosine, &sinc(x)?)?, x)?;
+    mul(g, &where_scalar(x, &slope, 0.0)?)
+}
+
+/// y = 1 - erf x: dx = -g 2/sqrt(pi) exp(-x^2)
+pub(crate) fn erfc_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    neg(&erf(x, g)?)
+}
+
+/// y = erfinv x: dx = g sqrt(pi)/2 exp(y^2)
+pub(crate) fn erfinv_rule(y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let bell = crate::ops::unary::exp(&square(y)?)?;
+    mul_scalar(&mul(g, &bell)?, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
+}
+
+/// y = min(max(x, low), high): dx = g strictly between the bounds, else 0
+pub(crate) fn hardtanh(x: &Tensor, low: f64, high: f64, g: &Tensor) -> Result<Tensor> {
+    let bound = |value: f64| full(x.device(), &[], value, x.dtype());
+    let inside = logical_and(&gt(x, &bound(low)?)?, &lt(x, &bound(high)?)?)?;
+    where_scalar(&inside, g, 0.0)
 }
 
 fn one_minus(x: &Tensor) -> Result<Tensor> {

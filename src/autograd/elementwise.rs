@@ -1,0 +1,474 @@
+//! Differentiable functions of one and two tensors, element by element. Where PyTorch's gradient is 0 everywhere (`floor`), so
+//! is this one.
+
+use super::graph::{Backward, Grads};
+use super::record::{record, record_unary};
+use super::rules;
+use crate::dtype::{DType, Scalar};
+use crate::error::{Error, Result};
+use crate::ops;
+use crate::tensor::Tensor;
+
+/// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
+macro_rules! unary_methods {
+    ($($(#[$doc:meta])* $name:ident($kept:ident) => $rule:expr;)*) => { impl Tensor { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self) -> Result<Tensor> {
+            let out = ops::unary::$name(self)?;
+            let kept = unary_methods!(@$kept self, out);
+            record_unary(stringify!($name), self, &[&kept], out, |b| $rule(b.saved(0), b.grad()))
+        }
+    )* } };
+    (@input $self:ident, $out:ident) => { $self.clone() };
+    (@output $self:ident, $out:ident) => { $out.clone() };
+}
+
+unary_methods! {
+    /// e^x.
+    exp(output) => rules::unary::exp;
+    /// 2^x.
+    exp2(output) => rules::unary::exp2_rule;
+    /// e^x - 1, without cancellation.
+    expm1(output) => rules::unary::expm1_rule;
+    /// Natural logarithm.
+    log(input) => rules::unary::log;
+    /// log(1 + x), without cancellation.
+    log1p(input) => rules::unary::log1p_rule;
+    /// Logarithm to base 2.
+    log2(input) => rules::unary::log2_rule;
+    /// Logarithm to base 10.
+    log10(input) => rules::unary::log10_rule;
+    /// Square root.
+    sqrt(output) => rules::unary::sqrt;
+    /// 1 / sqrt(x).
+    rsqrt(output) => rules::unary::rsqrt;
+    /// Sine of x in radians.
+    sin(input) => rules::unary::sin;
+    /// Cosine of x in radians.
+    cos(input) => rules::unary::cos_rule;
+    /// Tangent of x in radians.
+    tan(output) => rules::unary::tan_rule;
+    /// Arc sine.
+    asin(input) => rules::unary::asin_rule;
+    /// Arc cosine.
+    acos(input) => rules::unary::acos_rule;
+    /// Arc tangent.
+    atan(input) => rules::unary::atan_rule;
+    /// Hyperbolic sine.
+    sinh(input) => rules::unary::sinh_rule;
+    /// Hyperbolic cosine.
+    cosh(input) => rules::unary::cosh_rule;
+    /// Hyperbolic tangent.
+    tanh(output) => rules::unary::tanh;
+    /// Inverse of sinh.
+    asinh(input) => rules::unary::asinh_rule;
+    /// Inverse of cosh.
+    acosh(input) => rules::unary::acosh_rule;
+    /// Inverse of tanh.
+    atanh(input) => rules::unary::atanh_rule;
+    /// sin(pi x) / (pi x); 1 at 0.
+    sinc(input) => rules::unary::sinc_rule;
+    /// 1 / (1 + e^-x).
+    sigmoid(output) => rules::unary::sigmoid;
+    /// max(x, 0).
+    relu(output) => ops::unary::relu_backward;
+    /// x Phi(x) with the normal distribution function Phi: the exact form, through erf.
+    gelu(input) => ops::unary::gelu_backward;
+    /// Error function.
+    erf(input) => rules::unary::erf;
+    /// 1 - erf(x), without cancellation.
+    erfc(input) => rules::unary::erfc_rule;
+    /// Inverse of erf.
+    erfinv(output) => rules::unary::erfinv_rule;
+    /// Absolute value.
+    abs(input) => rules::unary::abs;
+    /// x^2.
+    square(input) => rules::unary::square_rule;
+    /// 1 / x.
+    reciprocal(output) => rules::unary::reciprocal;
+    /// -1, 0 or 1.
+    sign(output) => rules::unary::nothing;
+    /// The largest whole number that is not above x.
+    floor(output) => rules::unary::nothing;
+    /// The smallest whole number that is not below x.
+    ceil(output) => rules::unary::nothing;
+    /// x without its fraction.
+    trunc(output) => rules::unary::nothing;
+    /// The nearest whole number, of two the even one.
+    round(output) => rules::unary::nothing;
+}
+
+/// Methods whose results carry no gradient.
+macro_rules! plain_methods {
+    ($($(#[$doc:meta])* $family:ident::$name:ident($($other:ident)?);)*) => { impl Tensor { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self $(, $other: &Tensor)?) -> Result<Tensor> {
+            ops::$family::$name(self $(, $other)?)
+        }
+    )* } };
+}
+
+plain_methods! {
+    /// Whether self = other, element by element, as bool; broadcast.
+    binary::eq(other);
+    /// Whether self differs from other, element by element, as bool; broadcast.
+    binary::ne(other);
+    /// Whether self < other, element by element, as bool; broadcast.
+    binary::lt(other);
+    /// Whether self <= other, element by element, as bool; broadcast.
+    binary::le(other);
+    /// Whether self > other, element by element, as bool; broadcast.
+    binary::gt(other);
+    /// Whether self >= other, element by element, as bool; broadcast.
+    binary::ge(other);
+    /// Whether both are not 0, element by element, as bool; broadcast.
+    binary::logical_and(other);
+    /// Whether one of both is not 0, element by element, as bool; broadcast.
+    binary::logical_or(other);
+    /// Whether exactly one of both is 0, element by element, as bool; broadcast.
+    binary::logical_xor(other);
+    /// 0 where this is negative, `other` where it is 0, 1 where it is positive; broadcast.
+    binary::heaviside(other);
+    /// Whether an element is 0 (or false), as bool.
+    unary::logical_not();
+    /// Whether an element is NaN, as bool.
+    unary::isnan();
+    /// Whether an element is an infinity, as bool.
+    unary::isinf();
+    /// Whether an element is neither an infinity nor NaN, as bool.
+    unary::isfinite();
+    /// Whether the sign bit of an element is set, as bool.
+    unary::signbit();
+}
+
+/// Methods of two operands, broadcast, with the rules of (self, other, result, gradient) for both.
+macro_rules! binary_methods {
+    ($($(#[$doc:meta])* $name:ident => $rule_a:expr, $rule_b:expr;)*) => { impl Tensor { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+            let out = ops::binary::$name(self, other)?;
+            let kept = out.clone();
+            record(stringify!($name), &[self, other], &[self, other, &kept], out, |ctx| {
+                let (a, b, y) = (ctx.saved(0), ctx.saved(1), ctx.saved(2));
+                let rule = |rule: rules::binary::Rule, of: &Tensor| rules::binary::to_shape(&rule(a, b, y, ctx.grad())?, of.shape());
+                let da = ctx.want(0, || rule($rule_a, a))?;
+                let db = ctx.want(1, || rule($rule_b, b))?;
+                Ok(Grads::from_iter([da, db]))
+            })
+        }
+    )* } };
+}
+
+binary_methods! {
+    /// The angle of the point (other, self), from -pi to pi.
+    atan2 => rules::binary::atan2_a, rules::binary::atan2_b;
+    /// |self| with the sign of other.
+    copysign => rules::binary::copysign_a, rules::binary::nothing;
+    /// sqrt(self^2 + other^2), without overflow on the way.
+    hypot => rules::binary::hypot_a, rules::binary::hypot_b;
+    /// self log(other); 0 where self is 0, unless other is NaN.
+    xlogy => rules::binary::xlogy_a, rules::binary::xlogy_b;
+    /// log(e^self + e^other), without overflow on the way.
+    logaddexp => rules::binary::logaddexp_a, rules::binary::logaddexp_b;
+    /// The larger of both; the other one where one is NaN.
+    fmax => rules::binary::fmax_a, rules::binary::fmax_b;
+    /// The smaller of both; the other one where one is NaN.
+    fmin => rules::binary::fmin_a, rules::binary::fmin_b;
+    /// What self leaves when divided by other, with the sign of self.
+    fmod => rules::binary::same, rules::binary::fmod_b;
+    /// What self leaves when divided by other, with the sign of other.
+    remainder => rules::binary::same, rules::binary::remainder_b;
+    /// self / other without its fraction (PyTorch's `div(rounding_mode="trunc")`).
+    div_trunc => rules::binary::nothing, rules::binary::nothing;
+    /// The largest whole number that is not above self / other (PyTorch's `floor_divide`).
+    div_floor => rules::binary::nothing, rules::binary::nothing;
+}
+
+impl Tensor {
+    /// The same values in a new tensor.
+    #[track_caller]
+    pub fn positive(&self) -> Result<Tensor> {
+        record_unary("positive", self, &[], ops::copy::copy(self)?, |b| Ok(b.grad().clone()))
+    }
+
+    /// The fraction of x, with its sign.
+    #[track_caller]
+    pub fn frac(&self) -> Result<Tensor> {
+        record_unary("frac", self, &[], ops::unary::frac(self)?, |b| Ok(b.grad().clone()))
+    }
+
+    /// Rounded to `decimals` digits after the point; negative: before it.
+    #[track_caller]
+    pub fn round_decimals(&self, decimals: i32) -> Result<Tensor> {
+        if decimals == 0 || !self.dtype().is_float() {
+            return self.round();
+        }
+        let scale = 10f64.powi(decimals.abs());
+        match decimals > 0 {
+            true => self.mul_scalar(scale)?.round()?.mul_scalar(1.0 / scale),
+            false => self.mul_scalar(1.0 / scale)?.round()?.mul_scalar(scale),
+        }
+    }
+
+    /// Radians of degrees.
+    #[track_caller]
+    pub fn deg2rad(&self) -> Result<Tensor> {
+        self.mul_scalar(std::f64::consts::PI / 180.0)
+    }
+
+    /// Degrees of radians.
+    #[track_caller]
+    pub fn rad2deg(&self) -> Result<Tensor> {
+        self.mul_scalar(180.0 / std::f64::consts::PI)
+    }
+
+    /// A number for NaN, for infinity and for -infinity; `None` takes 0 and the ends of the type's range.
+    #[track_caller]
+    pub fn nan_to_num(&self, nan: Option<f64>, infinity: Option<f64>, minus_infinity: Option<f64>) -> Result<Tensor> {
+        let most = match self.dtype() {
+            DType::F16 => f64::from(half::f16::MAX),
+            DType::BF16 => f64::from(half::bf16::MAX),
+            _ => f64::from(f32::MAX),
+        };
+        let out = ops::unary::nan_to_num(self, nan.unwrap_or(0.0), infinity.unwrap_or(most), minus_infinity.unwrap_or(-most))?;
+        record_unary("nan_to_num", self, &[self], out, |b| {
+            ops::binary::where_scalar(&ops::unary::isfinite(b.saved(0))?, b.grad(), 0.0)
+        })
+    }
+
+    /// `value` where `mask` is true, else self; broadcast.
+    #[track_caller]
+    pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let keep = ops::unary::logical_not(mask)?;
+        let layout = self.layout;
+        let out = ops::binary::where_scalar(&keep, self, value)?;
+        record_unary("masked_fill", self, &[&keep], out, move |b| rules::binary::where_a(b.saved(0), b.grad(), layout.shape()))
+    }
+
+    /// self + weight (end - self); broadcast.
+    #[track_caller]
+    pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        self.add(&end.sub(self)?.mul(weight)?)
+    }
+
+    /// self + value a b; broadcast.
+    #[track_caller]
+    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        self.add(&a.mul(b)?.mul_scalar(value)?)
+    }
+
+    /// self + value a / b; broadcast.
+    #[track_caller]
+    pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        self.add(&a.div(b)?.mul_scalar(value)?)
+    }
+
+    /// other - alpha self; broadcast.
+    #[track_caller]
+    pub fn rsub(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        other.sub(&self.mul_scalar(alpha)?)
+    }
+
+    /// min(max(self, low), high) with tensors as bounds, broadcast; `None` is no bound, but one there must be.
+    #[track_caller]
+    pub fn clamp_tensor(&self, low: Option<&Tensor>, high: Option<&Tensor>) -> Result<Tensor> {
+        match (low, high) {
+            (Some(low), Some(high)) => self.maximum(low)?.minimum(high),
+            (Some(low), None) => self.maximum(low),
+            (None, Some(high)) => self.minimum(high),
+            (None, None) => Err(Error::argument("clamp", "there is no bound", "pass a lower or an upper bound")),
+        }
+    }
+
+    /// Whether |self - other| <= atol + rtol |other|, or both are equal (infinities too), or, where `equal_nan`, both NaN, as bool.
+    #[track_caller]
+    pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
+        const OP: &str = "isclose";
+        if rtol.is_nan() || atol.is_nan() || rtol < 0.0 || atol < 0.0 {
+            return Err(Error::argument(
+                OP,
+                format!("rtol {rtol} and atol {atol} for tensors of shape {:?}", self.shape()),
+                "pass tolerances of at least 0",
+            ));
+        }
+        if self.dtype() != other.dtype() {
+            return Err(Error::DType { op: OP, got: other.dtype(), expected: self.dtype().name() });
+        }
+        let (a, b) = (self.detach(), other.detach());
+        let equal = a.eq(&b)?;
+        let equal = match equal_nan {
+            true => equal.logical_or(&a.isnan()?.logical_and(&b.isnan()?)?)?,
+            false => equal,
+        };
+        let allowed = b.abs()?.mul_scalar(rtol)?.add_scalar(atol)?;
+        let apart = a.sub(&b)?.abs()?;
+        equal.logical_or(&apart.le(&allowed)?.logical_and(&apart.isfinite()?)?)
+    }
+}
+
+/// Activations.
+impl Tensor {
+    /// x where it is positive, else alpha (e^x - 1).
+    #[track_caller]
+    pub fn elu(&self, alpha: f64) -> Result<Tensor> {
+        self.elu_of(alpha, 1.0)
+    }
+
+    /// x where it is positive, else alpha (e^(x / alpha) - 1).
+    #[track_caller]
+    pub fn celu(&self, alpha: f64) -> Result<Tensor> {
+        if alpha == 0.0 {
+            return Err(Error::argument("celu", format!("alpha is 0 (shape {:?})", self.shape()), "pass another alpha"));
+        }
+        self.elu_of(alpha, 1.0 / alpha)
+    }
+
+    /// Scaled exponential linear unit, with the constants of Klambauer et al., 2017.
+    #[track_caller]
+    pub fn selu(&self) -> Result<Tensor> {
+        self.elu_of(1.673_263_242_354_377_2, 1.0)?.mul_scalar(1.050_700_987_355_480_5)
+    }
+
+    #[track_caller]
+    fn elu_of(&self, alpha: f64, input_scale: f64) -> Result<Tensor> {
+        let out = ops::unary::elu(self, alpha, input_scale)?;
+        let rule = move |b: &Backward<'_>| ops::unary::elu_backward(b.saved(0), b.grad(), alpha, input_scale);
+        record_unary("elu", self, &[self], out, rule)
+    }
+
+    /// x, or slope x where it is negative.
+    #[track_caller]
+    pub fn leaky_relu(&self, slope: f64) -> Result<Tensor> {
+        let out = ops::unary::leaky_relu(self, slope)?;
+        record_unary("leaky_relu", self, &[self], out, move |b| ops::unary::leaky_relu_backward(b.saved(0), b.grad(), slope))
+    }
+
+    /// x where it is positive, else `weight` x: one weight, or one for each entry of dimension 1.
+    #[track_caller]
+    pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        const OP: &str = "prelu";
+        let channels = self.shape().get(1).copied().unwrap_or(1);
+        if self.rank() == 0 || weight.rank() > 1 || (weight.len() != 1 && weight.len() != channels) {
+            return Err(Error::shape(
+                OP,
+                format!("a weight of shape {:?} for an input of shape {:?}", weight.shape(), self.shape()),
+                "pass an input of at least 1 dimension, and one weight or one for each entry of dimension 1",
+            ));
+        }
+        let mut shape = vec![1isize; self.rank().max(1)];
+        if weight.len() != 1 {
+            shape[1] = channels as isize;
+        }
+        let zero = ops::copy::full(self.device(), &[], 0, self.dtype())?;
+        self.where_(&self.gt(&zero)?, &self.mul(&weight.reshape(&shape)?)?)
+    }
+
+    /// x, or 0 where it is from -lambda to lambda.
+    #[track_caller]
+    pub fn hardshrink(&self, lambda: f64) -> Result<Tensor> {
+        let out = ops::unary::hardshrink(self, lambda)?;
+        record_unary("hardshrink", self, &[self], out, move |b| ops::unary::shrink_backward(b.saved(0), b.grad(), lambda))
+    }
+
+    /// x brought nearer to 0 by lambda, 0 where it is nearer already.
+    #[track_caller]
+    pub fn softshrink(&self, lambda: f64) -> Result<Tensor> {
+        if lambda.is_nan() || lambda < 0.0 {
+            return Err(Error::argument(
+                "softshrink",
+                format!("lambda is {lambda} (shape {:?})", self.shape()),
+                "pass a lambda of at least 0",
+            ));
+        }
+        let out = ops::unary::softshrink(self, lambda)?;
+        record_unary("softshrink", self, &[self], out, move |b| ops::unary::shrink_backward(b.saved(0), b.grad(), lambda))
+    }
+
+    /// x, or `value` where it is not above `threshold`.
+    #[track_caller]
+    pub fn threshold(&self, threshold: f64, value: f64) -> Result<Tensor> {
+        let out = ops::unary::threshold(self, threshold, value)?;
+        record_unary("threshold", self, &[self], out, move |b| ops::unary::threshold_backward(b.saved(0), b.grad(), threshold))
+    }
+
+    /// log(1 + e^(beta x)) / beta; x where beta x is above `threshold`.
+    #[track_caller]
+    pub fn softplus(&self, beta: f64, threshold: f64) -> Result<Tensor> {
+        let out = ops::unary::softplus(self, beta, threshold)?;
+        record_unary("softplus", self, &[self], out, move |b| {
+            ops::unary::softplus_backward(b.saved(0), b.grad(), beta, threshold)
+        })
+    }
+
+    /// log(sigmoid(x)).
+    #[track_caller]
+    pub fn logsigmoid(&self) -> Result<Tensor> {
+        self.neg()?.softplus(1.0, f64::INFINITY)?.neg()
+    }
+
+    /// x sigmoid(x).
+    #[track_caller]
+    pub fn silu(&self) -> Result<Tensor> {
+        self.mul(&self.sigmoid()?)
+    }
+
+    /// x tanh(log(1 + e^x)).
+    #[track_caller]
+    pub fn mish(&self) -> Result<Tensor> {
+        self.mul(&self.softplus(1.0, 20.0)?.tanh()?)
+    }
+
+    /// min(max(x, 0), 6).
+    #[track_caller]
+    pub fn relu6(&self) -> Result<Tensor> {
+        self.hardtanh(0.0, 6.0)
+    }
+
+    /// min(max(x, low), high); its gradient is 0 at the bounds too.
+    #[track_caller]
+    pub fn hardtanh(&self, low: f64, high: f64) -> Result<Tensor> {
+        if low > high {
+            return Err(Error::argument(
+                "hardtanh",
+                format!("the lower bound {low} is above the upper bound {high} (shape {:?})", self.shape()),
+                "pass low <= high",
+            ));
+        }
+        let out = ops::unary::clamp(self, low, high)?;
+        record_unary("hardtanh", self, &[self], out, move |b| rules::unary::hardtanh(b.saved(0), low, high, b.grad()))
+    }
+
+    /// relu6(x + 3) / 6.
+    #[track_caller]
+    pub fn hardsigmoid(&self) -> Result<Tensor> {
+        self.add_scalar(3.0)?.relu6()?.mul_scalar(1.0 / 6.0)
+    }
+
+    /// x relu6(x + 3) / 6.
+    #[track_caller]
+    pub fn hardswish(&self) -> Result<Tensor> {
+        self.mul(&self.hardsigmoid()?)
+    }
+
+    /// x / (1 + |x|).
+    #[track_caller]
+    pub fn softsign(&self) -> Result<Tensor> {
+        self.div(&self.abs()?.add_scalar(1.0)?)
+    }
+
+    /// x - tanh(x).
+    #[track_caller]
+    pub fn tanhshrink(&self) -> Result<Tensor> {
+        self.sub(&self.tanh()?)
+    }
+
+    /// [`Tensor::gelu`] with tanh in place of erf: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+    #[track_caller]
+    pub fn gelu_tanh(&self) -> Result<Tensor> {
+        let inner = self.add(&self.pow_scalar(3)?.mul_scalar(0.044715)?)?.mul_scalar((2.0 / std::f64::consts::PI).sqrt())?;
+        self.mul(&inner.tanh()?.add_scalar(1.0)?)?.mul_scalar(0.5)
+    }
+}
