@@ -1,7 +1,7 @@
 //! The differentiable methods of [`Tensor`]: each calls the operation of `ops` and records its rule.
 //!
 //! Names and argument order are PyTorch's. Every call enqueues and returns; none waits for the device. Views stand in
-//! `views.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
+//! `views.rs` and `parts.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
 
 use smallvec::SmallVec;
 
