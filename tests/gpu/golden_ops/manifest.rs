@@ -161,6 +161,8 @@ pub fn tensors(folder: &Path, op: &str, dtypes: &BTreeMap<String, String>) -> BT
         let data = match (view.dtype(), dtypes.get(&name).map(String::as_str)) {
             (Dtype::F32, None) => Data::F32(words.map(f32::from_le_bytes).collect()),
             (Dtype::I32, None | Some("int64" | "int32")) => Data::I32(words.map(i32::from_le_bytes).collect()),
+            // An index may have any integer type; linn's is i32.
+            (Dtype::U8, None) => Data::I32(view.data().iter().map(|byte| i32::from(*byte)).collect()),
             (Dtype::U8, Some("bool")) => Data::Bool(view.data().to_vec()),
             (stored, None) => Data::Other(format!("{stored:?}")),
             (_, Some(other)) => Data::Other(other.to_string()),

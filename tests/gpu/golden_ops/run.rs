@@ -122,10 +122,11 @@ impl<'a> Operator<'a> {
                 return;
             }
             Err(fault) => {
+                self.fail(run.kind, run.index, &run.name, said(&fault));
                 if case.grads.is_some() {
                     self.fail(Kind::Gradient, run.index, &run.name, "there is no result".to_string());
                 }
-                return self.fail(run.kind, run.index, &run.name, said(&fault));
+                return;
             }
         };
         if let Err(why) = self.results(run, case, &output) {
@@ -300,9 +301,9 @@ impl<'a> Operator<'a> {
     /// A call of linn: no panic, no unknown argument, no waiting host.
     fn call<T>(&self, case: &Case, tensors: &BTreeMap<String, Tensor>, form: fn(&Call) -> Answer<T>) -> Answer<T> {
         let call = Call::new(self.device, &case.args, &case.kwargs, tensors)?;
-        let result = guarded(self.device, self.row.waits.is_some(), || form(&call));
+        let result = guarded(self.device, self.row.waits.is_some(), || form(&call))?;
         call.all_read()?;
-        result
+        Ok(result)
     }
 
     /// Enqueues the comparison of all results.

@@ -24,5 +24,5 @@ pub const ROWS: &[Row] = &[
     row("pow", |c| give(c.input()?.pow(&c.tensor(1, "exponent")?))).broadcasts(),
     row("sub", |c| give(c.input()?.sub(&c.tensor(1, "other")?))).broadcasts(),
     row("true_divide", |c| give(c.input()?.div(&c.tensor(1, "other")?))).broadcasts(),
-    row("where", |c| give(c.tensor(1, "input")?.where_(&c.tensor(0, "condition")?, &c.tensor(2, "other")?))).broadcasts(),
+    row("where", |c| give(c.input()?.where_(&c.tensor(1, "condition")?, &c.tensor(2, "other")?))).broadcasts(),
 ];

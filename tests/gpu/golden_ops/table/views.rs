@@ -35,7 +35,6 @@ pub const ROWS: &[Row] = &[
     }),
     row("squeeze.multiple", |c| give(c.input()?.squeeze_dims(&c.ints(1, "dim")?))),
     row("stack", |c| give(stack(&c.tensors(0, "tensors")?.iter().collect::<Vec<_>>(), c.int_or(1, "dim", 0)?))),
-    row("swapaxes", |c| give(c.input()?.swapaxes(c.int(1, "axis0")?, c.int(2, "axis1")?))),
     row("tensor_split", |c| {
         let (x, at) = (c.input()?, c.ints(1, "indices_or_sections")?);
         let dim = c.int_or(2, "dim", 0)?;
