@@ -192,6 +192,49 @@ impl Layout {
         Ok(out)
     }
 
+    /// Keeps every `step`-th of the `len` entries of dimension `dim` from `start` on (step at least 1, the range inside it).
+    pub fn slice(&self, dim: usize, start: usize, len: usize, step: usize) -> Result<Layout> {
+        let mut out = self.narrow(dim, start, len)?;
+        let step = step.max(1);
+        out.shape[dim] = len.div_ceil(step);
+        if out.shape[dim] > 1 {
+            out.strides[dim] *= step;
+        }
+        Ok(out)
+    }
+
+    /// The entries where the index of dimension `b` is that of dimension `a` plus `offset`, as a new last dimension; `a` and `b`
+    /// differ and are gone.
+    pub fn diagonal(&self, offset: isize, a: usize, b: usize) -> Layout {
+        let (down, right) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
+        let len = self.shape[a].saturating_sub(down).min(self.shape[b].saturating_sub(right));
+        let (stride, first) = (self.strides[a] + self.strides[b], down * self.strides[a] + right * self.strides[b]);
+        let mut out = self.without(a.max(b)).without(a.min(b));
+        out.shape.len += 1;
+        out.strides.len += 1;
+        let last = out.rank() - 1;
+        (out.shape[last], out.strides[last]) = (len, stride);
+        if len > 0 {
+            out.offset += first;
+        }
+        out
+    }
+
+    /// Windows of `size` entries of dimension `dim`, one every `step` entries: the windows take the dimension's place, their
+    /// entries are a new last dimension. `None` where no window fits or there would be more than [`MAX_RANK`] dimensions.
+    pub fn unfold(&self, dim: usize, size: usize, step: usize) -> Option<Layout> {
+        let windows = self.shape[dim].checked_sub(size)? / step.max(1) + 1;
+        let mut out = *self;
+        (out.shape[dim], out.strides[dim]) = (windows, self.strides[dim] * step.max(1));
+        let last = self.rank();
+        if last == MAX_RANK {
+            return None;
+        }
+        (out.shape.len, out.strides.len) = (out.shape.len + 1, out.strides.len + 1);
+        (out.shape[last], out.strides[last]) = (size, self.strides[dim]);
+        Some(out)
+    }
+
     /// The layout whose parts along `dim` these are, one after the other in one storage: [`Layout::narrow`] backwards. `None`
     /// where they lie otherwise.
     pub fn joined(parts: &[&Layout], dim: usize) -> Option<Layout> {

@@ -1,7 +1,7 @@
 //! The differentiable methods of [`Tensor`]: each calls the operation of `ops` and records its rule.
 //!
 //! Names and argument order are PyTorch's. Every call enqueues and returns; none waits for the device. Views stand in
-//! `views.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
+//! `views.rs` and `parts.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
 
 use smallvec::SmallVec;
 
@@ -329,18 +329,25 @@ impl Tensor {
     }
 }
 
-/// The tensors one after the other along `dim`.
+/// The tensors one after the other along `dim`. Tensors of shape `[0]` go with any others, and add nothing (PyTorch's rule).
 #[track_caller]
 pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
-    let out = ops::copy::cat(tensors, dim)?;
+    let vectors = tensors.iter().all(|tensor| tensor.rank() == 1);
+    let skipped = |tensor: &Tensor| !vectors && tensor.shape() == [0];
+    let joined: Vec<&Tensor> = tensors.iter().copied().filter(|tensor| !skipped(tensor)).collect();
+    let out = ops::copy::cat(&joined, dim)?;
     let at = resolve_dim("cat", dim, out.rank())?;
-    let lens: Vec<usize> = tensors.iter().map(|tensor| tensor.shape().get(at).copied().unwrap_or(0)).collect();
+    let len = |tensor: &&Tensor| (!skipped(tensor)).then(|| tensor.shape().get(at).copied().unwrap_or(0));
+    let lens: Vec<Option<usize>> = tensors.iter().map(len).collect();
     record("cat", tensors, &[], out, move |b| {
         let mut start = 0;
-        let part = |(i, len): (usize, &usize)| {
+        let part = |(i, len): (usize, &Option<usize>)| {
+            let Some(len) = *len else {
+                return b.want(i, || ops::copy::full(b.grad().device(), &[0], 0.0, b.grad().dtype()));
+            };
             let from = start;
             start += len;
-            b.want(i, || rules::copy::cat_part(b.grad(), at, from, *len))
+            b.want(i, || rules::copy::cat_part(b.grad(), at, from, len))
         };
         lens.iter().enumerate().map(part).collect()
     })

@@ -31,6 +31,7 @@ mod leaf;
 mod methods;
 mod mode;
 mod operators;
+mod parts;
 mod record;
 mod rules;
 mod views;

@@ -1,6 +1,7 @@
-//! Views: the same memory under another layout, with gradients. No kernel runs, except where only a copy can do it.
+//! Views of all elements: the same memory in another shape or order, with gradients. No kernel runs, except where only a copy
+//! can do it. Views of some elements stand in `parts.rs`.
 
-use super::record::{record_unary, record_view, record_views};
+use super::record::{record_unary, record_view};
 use super::rules;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -26,7 +27,7 @@ impl Tensor {
     /// from the others.
     #[track_caller]
     pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
-        let shape = self.completed("reshape", shape)?;
+        let shape = completed("reshape", shape, self.shape())?;
         match self.layout.reshape(&shape) {
             Some(layout) => self.viewed("reshape", layout),
             None => self.contiguous()?.viewed("reshape", Layout::contiguous("reshape", &shape)?),
@@ -36,7 +37,7 @@ impl Tensor {
     /// [`Tensor::reshape`] that never copies; an error where strides do not allow a view.
     #[track_caller]
     pub fn view(&self, shape: &[isize]) -> Result<Tensor> {
-        let shape = self.completed("view", shape)?;
+        let shape = completed("view", shape, self.shape())?;
         let layout = self.layout.reshape(&shape).ok_or_else(|| {
             Error::shape(
                 "view",
@@ -51,6 +52,12 @@ impl Tensor {
         self.viewed("view", layout)
     }
 
+    /// [`Tensor::view`] in the shape of `other`.
+    #[track_caller]
+    pub fn view_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.view(&signed(other.shape()))
+    }
+
     /// Dimensions `start` to `end` (both included) as one.
     #[track_caller]
     pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
@@ -61,21 +68,48 @@ impl Tensor {
         if start > end {
             return Err(Error::argument("flatten", format!("start {start} is behind end {end}"), "pass start <= end"));
         }
-        let length = |dims: &[usize]| dims.iter().map(|len| *len as isize).collect::<Vec<_>>();
         let middle: usize = self.shape()[start..=end].iter().product();
-        let shape = [length(&self.shape()[..start]), vec![middle as isize], length(&self.shape()[end + 1..])].concat();
-        self.reshape(&shape)
+        self.reshape(&signed(&[&self.shape()[..start], &[middle], &self.shape()[end + 1..]].concat()))
+    }
+
+    /// Dimension `dim` as several of the lengths `sizes`, of which one may be -1 and follows from the others.
+    #[track_caller]
+    pub fn unflatten(&self, dim: isize, sizes: &[isize]) -> Result<Tensor> {
+        const OP: &str = "unflatten";
+        let dim = self.existing(OP, dim)?;
+        let (before, after) = (&self.shape()[..dim], &self.shape()[dim + 1..]);
+        let shape = [before, &completed(OP, sizes, &self.shape()[dim..=dim])?, after].concat();
+        match self.layout.reshape(&shape) {
+            Some(layout) => self.viewed(OP, layout),
+            None => Layout::contiguous(OP, &shape).and_then(|layout| self.contiguous()?.viewed(OP, layout)),
+        }
     }
 
     /// Swaps two dimensions.
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
-        let (a, b) = (self.layout.dim("transpose", a)?, self.layout.dim("transpose", b)?);
+        self.swapped("transpose", a, b)
+    }
+
+    /// [`Tensor::transpose`] by NumPy's name.
+    #[track_caller]
+    pub fn swapaxes(&self, a: isize, b: isize) -> Result<Tensor> {
+        self.swapped("swapaxes", a, b)
+    }
+
+    /// [`Tensor::transpose`] by another of PyTorch's names.
+    #[track_caller]
+    pub fn swapdims(&self, a: isize, b: isize) -> Result<Tensor> {
+        self.swapped("swapdims", a, b)
+    }
+
+    fn swapped(&self, op: &'static str, a: isize, b: isize) -> Result<Tensor> {
+        let (a, b) = (self.layout.dim(op, a)?, self.layout.dim(op, b)?);
         if self.rank() == 0 {
             return Ok(self.clone());
         }
         let out = self.with_layout(self.layout.transpose(a, b));
-        record_view("transpose", self, out, move |ctx| Ok(ctx.grad().with_layout(ctx.grad().layout().transpose(a, b))))
+        record_view(op, self, out, move |ctx| Ok(ctx.grad().with_layout(ctx.grad().layout().transpose(a, b))))
     }
 
     /// A matrix with rows and columns swapped (PyTorch's `t`); vectors and scalars as they are.
@@ -88,68 +122,60 @@ impl Tensor {
         }
     }
 
+    /// The last two dimensions swapped: every matrix of a batch transposed.
+    #[track_caller]
+    #[allow(non_snake_case, reason = "PyTorch's name")]
+    pub fn mT(&self) -> Result<Tensor> {
+        match self.rank() {
+            0 | 1 => {
+                Err(Error::shape("mT", format!("a tensor of shape {:?}", self.shape()), "pass matrices, or batches of them"))
+            }
+            _ => self.swapped("mT", -2, -1),
+        }
+    }
+
+    /// The dimensions in reverse order.
+    #[track_caller]
+    #[allow(non_snake_case, reason = "PyTorch's name")]
+    pub fn T(&self) -> Result<Tensor> {
+        self.reordered("T", (0..self.rank()).rev().collect())
+    }
+
     /// Dimension `i` of the result is dimension `order[i]`.
     #[track_caller]
     pub fn permute(&self, order: &[isize]) -> Result<Tensor> {
-        let order = order.iter().map(|dim| self.layout.dim("permute", *dim)).collect::<Result<Vec<_>>>()?;
+        self.reordered("permute", order.iter().map(|dim| self.layout.dim("permute", *dim)).collect::<Result<Vec<_>>>()?)
+    }
+
+    fn reordered(&self, op: &'static str, order: Vec<usize>) -> Result<Tensor> {
         let out = self.with_layout(self.layout.permute(&order)?);
         let mut inverse = vec![0; order.len()];
         order.iter().enumerate().for_each(|(to, from)| inverse[*from] = to);
-        record_view("permute", self, out, move |b| Ok(b.grad().with_layout(b.grad().layout().permute(&inverse)?)))
+        record_view(op, self, out, move |b| Ok(b.grad().with_layout(b.grad().layout().permute(&inverse)?)))
     }
 
-    /// The `len` entries of dimension `dim` from `start` on.
+    /// Dimensions `source` moved to the positions `destination`; the others keep their order.
     #[track_caller]
-    pub fn narrow(&self, dim: isize, start: usize, len: usize) -> Result<Tensor> {
-        let dim = self.existing("narrow", dim)?;
-        if start == 0 && len == self.shape()[dim] {
-            return Ok(self.clone());
-        }
-        let (out, whole) = (self.with_layout(self.layout.narrow(dim, start, len)?), self.layout);
-        record_view("narrow", self, out, move |b| rules::copy::narrow(b.grad(), whole.shape(), dim, start))
-    }
-
-    /// Entry `index` of dimension `dim`; the dimension is gone.
-    #[track_caller]
-    pub fn select(&self, dim: isize, index: usize) -> Result<Tensor> {
-        let len = self.shape()[self.existing("select", dim)?];
-        if index >= len {
+    pub fn movedim(&self, source: &[isize], destination: &[isize]) -> Result<Tensor> {
+        const OP: &str = "movedim";
+        let resolve = |dims: &[isize]| dims.iter().map(|dim| self.layout.dim(OP, *dim)).collect::<Result<Vec<_>>>();
+        let (from, to) = (resolve(source)?, resolve(destination)?);
+        let repeated = |dims: &[usize]| (1..dims.len()).any(|i| dims[..i].contains(&dims[i]));
+        if from.len() != to.len() || repeated(&from) || repeated(&to) {
             return Err(Error::shape(
-                "select",
-                format!("index {index} is out of range for dimension {dim} of shape {:?}", self.shape()),
-                format!("use an index below {len}"),
+                OP,
+                format!("from {source:?} to {destination:?} in a tensor of shape {:?}", self.shape()),
+                "name as many positions as dimensions, each once",
             ));
         }
-        self.narrow(dim, index, 1)?.squeeze(dim)
-    }
-
-    /// Parts of `size` along `dim`, the last one shorter where it does not divide. One node: the gradients of all parts are
-    /// joined by one copy.
-    #[track_caller]
-    pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
-        let dim = self.existing("split", dim)?;
-        if size == 0 {
-            return Err(Error::argument("split", "size is 0", "pass a size of at least 1"));
+        if self.rank() == 0 {
+            return Ok(self.clone());
         }
-        let len = self.shape()[dim];
-        let starts = (0..len.max(1)).step_by(size);
-        let layouts = starts.map(|start| self.layout.narrow(dim, start, size.min(len - start))).collect::<Result<Vec<_>>>()?;
-        let shapes: Vec<Vec<usize>> = layouts.iter().map(|layout| layout.shape().to_vec()).collect();
-        let outs = layouts.into_iter().map(|layout| self.with_layout(layout)).collect();
-        record_views("split", self, outs, move |b| rules::copy::split(b.grads(), &shapes, dim))
-    }
-
-    /// At most `count` parts along `dim`, all of the same length but the last, which may be shorter (PyTorch's rule: 5 entries in
-    /// 4 chunks are 2, 2 and 1).
-    #[track_caller]
-    pub fn chunk(&self, count: usize, dim: isize) -> Result<Vec<Tensor>> {
-        let at = self.existing("chunk", dim)?;
-        match (count, self.shape()[at]) {
-            (0, _) => Err(Error::argument("chunk", "count is 0", "pass a count of at least 1")),
-            // PyTorch gives as many empty parts as were asked for.
-            (_, 0) => Ok(vec![self.clone(); count]),
-            (_, len) => self.split(len.div_ceil(count), dim),
-        }
+        let mut order = vec![usize::MAX; self.rank()];
+        from.iter().zip(&to).for_each(|(from, to)| order[*to] = *from);
+        let mut others = (0..self.rank()).filter(|dim| !from.contains(dim));
+        order.iter_mut().filter(|dim| **dim == usize::MAX).for_each(|dim| *dim = others.next().unwrap_or_default());
+        self.reordered(OP, order)
     }
 
     /// Without dimension `dim` where its length is 1; else as it is (PyTorch's rule).
@@ -160,6 +186,23 @@ impl Tensor {
             Some(1) => self.viewed("squeeze", self.layout.without(at)),
             _ => Ok(self.clone()),
         }
+    }
+
+    /// Without those of the dimensions `dims` whose length is 1.
+    #[track_caller]
+    pub fn squeeze_dims(&self, dims: &[isize]) -> Result<Tensor> {
+        let mut dims = dims.iter().map(|dim| self.layout.dim("squeeze_dims", *dim)).collect::<Result<Vec<_>>>()?;
+        dims.sort_unstable();
+        dims.dedup();
+        let ones = dims.into_iter().rev().filter(|dim| self.shape().get(*dim) == Some(&1));
+        let layout = ones.fold(self.layout, |layout, dim| layout.without(dim));
+        if layout == self.layout { Ok(self.clone()) } else { self.viewed("squeeze_dims", layout) }
+    }
+
+    /// Without all dimensions of length 1 (PyTorch's `squeeze()`).
+    #[track_caller]
+    pub fn squeeze_all(&self) -> Result<Tensor> {
+        self.squeeze_dims(&(0..self.rank() as isize).collect::<Vec<_>>())
     }
 
     /// With a dimension of length 1 before position `dim` (negative: from the back, -1 is behind the last).
@@ -179,17 +222,33 @@ impl Tensor {
     /// Dimensions of length 1 repeated, and dimensions added in front, until the shape is `shape`; -1 keeps a length.
     #[track_caller]
     pub fn expand(&self, shape: &[isize]) -> Result<Tensor> {
+        self.expanded("expand", shape)
+    }
+
+    /// [`Tensor::expand`] to the shape of `other`.
+    #[track_caller]
+    pub fn expand_as(&self, other: &Tensor) -> Result<Tensor> {
+        self.expanded("expand_as", &signed(other.shape()))
+    }
+
+    /// [`Tensor::expand`] by another of PyTorch's names.
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: &[isize]) -> Result<Tensor> {
+        self.expanded("broadcast_to", shape)
+    }
+
+    fn expanded(&self, op: &'static str, shape: &[isize]) -> Result<Tensor> {
         let added = shape.len().saturating_sub(self.rank());
         let kept = |i: usize| i.checked_sub(added).and_then(|i| self.shape().get(i).copied());
         let length = |(i, len): (usize, &isize)| match (usize::try_from(*len), kept(i)) {
             (Ok(len), _) => Ok(len),
             (Err(_), Some(old)) if *len == -1 => Ok(old),
-            _ => Err(Error::argument("expand", format!("length {len} in {shape:?}"), "-1 keeps a dimension that exists")),
+            _ => Err(Error::argument(op, format!("length {len} in {shape:?}"), "-1 keeps a dimension that exists")),
         };
         let target = shape.iter().enumerate().map(length).collect::<Result<Vec<_>>>()?;
-        let out = self.with_layout(self.layout.broadcast_to("expand", &target)?);
+        let out = self.with_layout(self.layout.broadcast_to(op, &target)?);
         let whole = self.layout;
-        record_view("expand", self, out, move |b| rules::binary::to_shape(b.grad(), whole.shape()))
+        record_view(op, self, out, move |b| rules::binary::to_shape(b.grad(), whole.shape()))
     }
 
     /// A view whose gradient only has to be put back into this tensor's shape.
@@ -198,32 +257,38 @@ impl Tensor {
         record_view(op, self, self.with_layout(layout), move |b| rules::copy::reshaped(op, b.grad(), whole.shape()))
     }
 
-    /// `shape` with -1 replaced by the length that fits.
-    fn completed(&self, op: &'static str, shape: &[isize]) -> Result<Vec<usize>> {
-        let refuse = || {
-            Error::shape(
-                op,
-                format!("shape {shape:?} does not fit {} elements of shape {:?}", self.len(), self.shape()),
-                "the lengths must multiply to the number of elements; at most one may be -1",
-            )
-        };
-        let known = shape.iter().filter(|len| **len >= 0).try_fold(1usize, |known, len| known.checked_mul(*len as usize));
-        // What overflows cannot fit, whatever stands beside it.
-        let known = known.ok_or_else(refuse)?;
-        let open = shape.iter().filter(|len| **len < 0).count();
-        let rest = if open == 1 && known > 0 { self.len() / known } else { 1 };
-        let fits = shape.iter().all(|len| *len >= -1) && open <= 1 && (open == 0 || known > 0) && known * rest == self.len();
-        if !fits {
-            return Err(refuse());
-        }
-        Ok(shape.iter().map(|len| usize::try_from(*len).unwrap_or(rest)).collect())
-    }
-
     /// A dimension of a tensor that has any.
-    fn existing(&self, op: &'static str, dim: isize) -> Result<usize> {
+    pub(super) fn existing(&self, op: &'static str, dim: isize) -> Result<usize> {
         if self.rank() == 0 {
             return Err(Error::argument(op, "a 0-d tensor has no dimensions", "use unsqueeze(0) first"));
         }
         self.layout.dim(op, dim)
     }
+}
+
+/// Lengths as the arguments of views take them.
+fn signed(shape: &[usize]) -> Vec<isize> {
+    shape.iter().map(|len| *len as isize).collect()
+}
+
+/// `shape` with -1 replaced by the length that fits the elements of shape `from`.
+fn completed(op: &'static str, shape: &[isize], from: &[usize]) -> Result<Vec<usize>> {
+    let count: usize = from.iter().product();
+    let refuse = || {
+        Error::shape(
+            op,
+            format!("shape {shape:?} does not fit {count} elements of shape {from:?}"),
+            "the lengths must multiply to the number of elements; at most one may be -1",
+        )
+    };
+    let known = shape.iter().filter(|len| **len >= 0).try_fold(1usize, |known, len| known.checked_mul(*len as usize));
+    // What overflows cannot fit, whatever stands beside it.
+    let known = known.ok_or_else(refuse)?;
+    let open = shape.iter().filter(|len| **len < 0).count();
+    let rest = if open == 1 && known > 0 { count / known } else { 1 };
+    let fits = shape.iter().all(|len| *len >= -1) && open <= 1 && (open == 0 || known > 0) && known * rest == count;
+    if !fits {
+        return Err(refuse());
+    }
+    Ok(shape.iter().map(|len| usize::try_from(*len).unwrap_or(rest)).collect())
 }

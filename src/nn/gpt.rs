@@ -88,7 +88,7 @@ impl Gpt {
     pub fn next_logits(&self, ids: &Tensor) -> Result<Tensor> {
         let x = self.features(ids)?;
         let last = x.size(1)?.saturating_sub(1);
-        self.head(&x.select(1, last)?)
+        self.head(&x.select(1, last as isize)?)
     }
 
     /// `[B,T]` -> `[B,T,C]`, after the last layer norm.

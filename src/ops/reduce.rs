@@ -156,7 +156,11 @@ fn reduce(
     for dim in dims {
         let dim = resolve_dim(op, *dim, x.rank())?;
         if reduced.get(dim) == Some(&true) {
-            return Err(Error::argument(op, format!("dimension {dim} is named twice"), "name each dimension once"));
+            return Err(Error::argument(
+                op,
+                format!("dimension {dim} of shape {:?} is named twice", x.shape()),
+                "name each dimension once",
+            ));
         }
         reduced.iter_mut().skip(dim).take(1).for_each(|flag| *flag = true);
     }

@@ -27,7 +27,7 @@ impl Pair {
     /// One of the ways to write to it; some write only a part.
     fn change(&mut self, dice: &mut Dice, other: &Pair) {
         let (start, len) = (dice.below(100) * 100, 1 + dice.below(5000));
-        let part = self.0.narrow(0, start, len).unwrap();
+        let part = self.0.narrow(0, start as isize, len).unwrap();
         let value = dice.below(100) as f32;
         let held = &mut self.1;
         match dice.below(6) {
@@ -48,12 +48,12 @@ impl Pair {
                 self.0.copy_from_slice_(held).unwrap();
             }
             4 => {
-                part.copy_(&other.0.narrow(0, start, len).unwrap()).unwrap();
+                part.copy_(&other.0.narrow(0, start as isize, len).unwrap()).unwrap();
                 held[start..start + len].copy_from_slice(&other.1[start..start + len]);
             }
             // Read and written by one kernel, through two views of one block.
             _ => {
-                let from = self.0.narrow(0, start + len, len).unwrap();
+                let from = self.0.narrow(0, (start + len) as isize, len).unwrap();
                 part.copy_(&from).unwrap();
                 held.copy_within(start + len..start + 2 * len, start);
             }

@@ -204,6 +204,21 @@ fn view_rules() {
     check("narrow", &input(), |x| x[0].narrow(1, 1, 2));
     check("narrow twice", &input(), |x| x[0].narrow(2, 1, 3)?.narrow(0, 1, 1));
     check("select", &input(), |x| x[0].select(1, 2));
+    check("select from the back", &input(), |x| x[0].select(0, -2));
+    check("slice", &input(), |x| x[0].slice(2, 1.., 2)?.square());
+    check("diagonal", &input(), |x| x[0].diagonal(-1, 1, 2)?.square());
+    check("unfold, overlapping", &input(), |x| x[0].unfold(2, 3, 1)?.square());
+    check("unfold, apart", &input(), |x| x[0].transpose(0, 2)?.unfold(1, 1, 2)?.square());
+    check("unflatten", &input(), |x| x[0].unflatten(-1, &[2, -1])?.square());
+    check("movedim", &input(), |x| x[0].movedim(&[0, -1], &[1, 0])?.square());
+    check("mT and T", &input(), |x| x[0].mT()?.T()?.square());
+    check("tensor_split, parts in disorder", &input(), |x| {
+        let parts = x[0].tensor_split_at(&[2, 1], 2)?;
+        cat(&[&parts[0].square()?, &parts[1], &parts[2]], 2)
+    });
+    check("split_with_sizes", &input(), |x| x[0].split_with_sizes(&[1, 0, 2], 1)?[2].square());
+    check("unbind", &input(), |x| x[0].unbind(1)?[1].square());
+    check("squeeze_dims", &[numbers(&[1, 3, 1], -2.0, 2.0)], |x| x[0].squeeze_dims(&[0, 1, -1])?.square());
     check("squeeze and unsqueeze", &input(), |x| x[0].unsqueeze(1)?.square()?.squeeze(1));
     check("expand", &[numbers(&[3, 1], -2.0, 2.0)], |x| x[0].expand(&[2, -1, 4]));
     check("split, one part unused", &input(), |x| {

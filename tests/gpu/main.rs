@@ -24,6 +24,7 @@ mod examples;
 mod exit;
 mod field_reports;
 mod field_streams;
+mod golden_ops;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;

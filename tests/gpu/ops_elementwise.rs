@@ -223,7 +223,7 @@ fn in_place_and_overlapping() {
     let a = numbers(8, 1000);
     for (start, len) in [(0, 5), (4, 9), (3, 700), (5, 2)] {
         let x = tensor(&[1000], &a);
-        unary::mul_scalar_(&x.narrow(0, start, len).unwrap(), 3.0).unwrap();
+        unary::mul_scalar_(&x.narrow(0, start as isize, len).unwrap(), 3.0).unwrap();
         let inside = |i: usize| (start..start + len).contains(&i);
         let want: Vec<f64> = a.iter().enumerate().map(|(i, x)| f64::from(*x) * if inside(i) { 3.0 } else { 1.0 }).collect();
         assert_close(&format!("window {start}+{len}"), &read(&x), &want, 1e-6, 0.0);

@@ -231,7 +231,7 @@ fn attention_and_its_gradients_over_slices_of_one_tensor() {
         let g = numbers(batch * heads * t * d, 10);
         let whole = Tensor::from_slice(&device, &[batch, t, 3 * width], &qkv).unwrap();
         let head = |part: usize| {
-            let slice = whole.narrow(2, part * width, width).unwrap();
+            let slice = whole.narrow(2, (part * width) as isize, width).unwrap();
             let sizes = [batch, t, heads, d].map(|n| n as isize);
             slice.reshape(&sizes).unwrap().transpose(1, 2).unwrap()
         };

@@ -31,9 +31,9 @@ fn linear(dice: &mut Dice, x: &Tensor) -> Result<Tensor> {
         1 => x.permute(&(0..rank).map(|i| ((i + dim) % rank) as isize).collect::<Vec<_>>()),
         2 => {
             let start = dice.below(len);
-            x.narrow(at, start, 1 + dice.below(len - start))
+            x.narrow(at, start as isize, 1 + dice.below(len - start))
         }
-        3 => x.select(at, dice.below(len)),
+        3 => x.select(at, dice.below(len) as isize),
         4 if small => x.unsqueeze(at)?.expand(&[&vec![-1; dim], &[2][..], &vec![-1; rank - dim]].concat()),
         5 => x.reshape(&[-1, if x.len().is_multiple_of(2) { 2 } else { 1 }]),
         6 => x.sum(&[at], if dice.below(2) == 0 { KeepDim::Keep } else { KeepDim::Drop }),

@@ -242,7 +242,7 @@ impl Program {
                     index[dim] += start;
                     index
                 });
-                (x.narrow(dim as isize, start, len).unwrap(), part)
+                (x.narrow(dim as isize, start as isize, len).unwrap(), part)
             }
             4 if rank > 0 && m.shape[dim] > 0 => {
                 let entry = self.dice.below(m.shape[dim]);
@@ -253,7 +253,7 @@ impl Program {
                     index.insert(dim, entry);
                     index
                 });
-                (x.select(dim as isize, entry).unwrap(), entries)
+                (x.select(dim as isize, entry as isize).unwrap(), entries)
             }
             5 if rank < MAX_RANK => {
                 let at = self.dice.below(rank + 1);
@@ -421,7 +421,7 @@ impl Program {
         }
         let dim = self.dice.below(x.rank());
         let start = self.dice.below(m.shape[dim] + 1);
-        let part = x.narrow(dim as isize, start, m.shape[dim] - start).unwrap();
+        let part = x.narrow(dim as isize, start as isize, m.shape[dim] - start).unwrap();
         let mut shape = m.shape.clone();
         shape[dim] += m.shape[dim] - start;
         let both = m.view(&shape, |index| {

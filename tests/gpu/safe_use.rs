@@ -49,7 +49,7 @@ impl Program {
         let len = slots[a].values.len();
         let start = random.below(len / 2);
         let part = start..start + 1 + random.below(len / 2);
-        let view = |slot: &Slot| slot.tensor.narrow(0, part.start, part.len()).unwrap();
+        let view = |slot: &Slot| slot.tensor.narrow(0, part.start as isize, part.len()).unwrap();
         let value = random.below(100) as f32;
         match kind {
             0 => {

@@ -109,7 +109,7 @@ fn views_in_place_and_across_streams_are_ordered() {
     let side = device.new_stream();
     let x = Tensor::zeros(&device, &[8, 64]).unwrap();
     for row in 0..8 {
-        let view = x.narrow(0, row, 1).unwrap();
+        let view = x.narrow(0, row as isize, 1).unwrap();
         let stream = if row % 2 == 0 { &side } else { &device.default_stream() };
         stream.scope(|| view.fill_(row as f64)).unwrap();
     }

@@ -105,7 +105,7 @@ fn step(layout: &Layout, table: &Table, op: usize, a: usize, b: usize) -> (Layou
         let target: Vec<usize> = order.iter().map(|from| shape[*from]).collect();
         table.view(&target, |index| (0..rank).map(|dim| index[order.iter().position(|from| *from == dim).unwrap()]).collect())
     };
-    match op % 8 {
+    match op % 10 {
         0 if rank > 0 => (layout.transpose(a % rank, b % rank), permuted(&swapped(a % rank, b % rank))),
         1 => {
             // The a-th permutation in some order: insert each dimension at a place that the number picks.
@@ -166,6 +166,30 @@ fn step(layout: &Layout, table: &Table, op: usize, a: usize, b: usize) -> (Layou
                 None => (*layout, table.clone()),
             }
         }
+        8 if rank > 0 => {
+            let dim = a % rank;
+            let start = b % (shape[dim] + 1);
+            let (len, step) = ((a + b) % (shape[dim] - start + 1), 1 + a % 3);
+            let mut target = shape.clone();
+            target[dim] = len.div_ceil(step);
+            let spread = |index: &[usize]| (0..rank).map(|i| if i == dim { start + index[i] * step } else { index[i] }).collect();
+            (layout.slice(dim, start, len, step).unwrap(), table.view(&target, spread))
+        }
+        9 if rank > 1 => {
+            let (first, offset) = (a % rank, b as isize % 5 - 2);
+            let second = (first + 1 + b % (rank - 1)) % rank;
+            let (down, right) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
+            let len = shape[first].saturating_sub(down).min(shape[second].saturating_sub(right));
+            let others: Vec<usize> = (0..rank).filter(|dim| *dim != first && *dim != second).collect();
+            let target: Vec<usize> = others.iter().map(|dim| shape[*dim]).chain([len]).collect();
+            let along = |index: &[usize]| {
+                let mut full = vec![0; rank];
+                others.iter().zip(index).for_each(|(dim, i)| full[*dim] = *i);
+                (full[first], full[second]) = (index[rank - 2] + down, index[rank - 2] + right);
+                full
+            };
+            (layout.diagonal(offset, first, second), table.view(&target, along))
+        }
         _ => (*layout, table.clone()),
     }
 }
@@ -187,7 +211,7 @@ proptest! {
     #[test]
     fn views_name_the_elements_that_the_model_names(
         shape in shapes(),
-        steps in proptest::collection::vec((0..8usize, 0..1000usize, 0..1000usize), 0..8),
+        steps in proptest::collection::vec((0..10usize, 0..1000usize, 0..1000usize), 0..8),
     ) {
         let (mut layout, mut table) = (Layout::contiguous("test", &shape).unwrap(), Table::contiguous(&shape));
         check(&layout, &table);
@@ -201,8 +225,27 @@ proptest! {
             // Only expanding makes two indices name one element; narrowing to length 1 can undo it.
             let doubled = seen.len() < table.at.len();
             prop_assert!(!table.at.is_empty() && layout.is_expanded() == doubled || table.at.is_empty(), "{:?}", layout);
-            prop_assert!(!doubled || repeats || op % 8 == 6);
+            prop_assert!(!doubled || repeats || op == 6);
         }
+    }
+
+    #[test]
+    fn windows_name_the_entries_that_follow_each_other(layout in layouts(), dim in 0..5usize, size in 0..4usize, step in 1..4usize) {
+        prop_assume!(layout.rank() > 0);
+        let dim = dim % layout.rank();
+        let table = Table::of(&layout);
+        let Some(windows) = layout.unfold(dim, size, step) else {
+            prop_assert!(size > layout.shape()[dim] || layout.rank() == MAX_RANK);
+            return Ok(());
+        };
+        let mut target = table.shape.clone();
+        target[dim] = (target[dim] - size) / step + 1;
+        target.push(size);
+        let entry = |index: &[usize]| {
+            let (within, outer) = (index[index.len() - 1], &index[..index.len() - 1]);
+            outer.iter().enumerate().map(|(i, at)| if i == dim { at * step + within } else { *at }).collect()
+        };
+        prop_assert_eq!(Table::of(&windows), table.view(&target, entry));
     }
 
     #[test]

@@ -2,14 +2,26 @@
 
 use crate::error::Result;
 use crate::layout::Layout;
+use crate::ops::binary::add_;
 use crate::ops::copy::{cat, contiguous, copy_, full};
 use crate::tensor::Tensor;
 
-/// y = `x[start..start + len]` along `dim`: dx = g there, 0 elsewhere
-pub(crate) fn narrow(g: &Tensor, shape: &[usize], dim: usize, start: usize) -> Result<Tensor> {
+/// y = what `part` leaves of x, each element at most once: dx = g there, 0 elsewhere
+pub(crate) fn part(g: &Tensor, shape: &[usize], part: impl Fn(&Layout) -> Result<Layout>) -> Result<Tensor> {
     let dx = full(g.device(), shape, 0.0, g.dtype())?;
-    let part = dx.layout().narrow(dim, start, g.shape()[dim])?;
-    copy_(&dx.with_layout(part), g)?;
+    copy_(&dx.with_layout(part(dx.layout())?), g)?;
+    Ok(dx)
+}
+
+/// y = windows of `size` entries of `dim`, one every `step`, their entries last: dx = the sum over the windows that hold an entry
+pub(crate) fn unfold(g: &Tensor, shape: &[usize], dim: usize, size: usize, step: usize) -> Result<Tensor> {
+    let dx = full(g.device(), shape, 0.0, g.dtype())?;
+    let (last, windows) = (g.rank() - 1, g.shape()[dim]);
+    // Entry `i` of all windows: no two of them are the same element.
+    for i in 0..size {
+        let entries = dx.layout().slice(dim, i, (windows - 1) * step + 1, step)?;
+        add_(&dx.with_layout(entries), &g.with_layout(g.layout().select(last, i)?), 1.0)?;
+    }
     Ok(dx)
 }
 

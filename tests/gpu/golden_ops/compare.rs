@@ -1,0 +1,66 @@
+//! When a result is right.
+
+use super::manifest::{Data, Host};
+
+/// |a - b| <= abs + rel |b|.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    pub abs: f32,
+    pub rel: f32,
+}
+
+/// What every operator has to meet.
+pub const STRICT: Tolerance = Tolerance { abs: 1e-5, rel: 1e-4 };
+
+/// Whether a zero of the other sign will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeros {
+    Alike,
+    Signed,
+}
+
+/// What differs, if anything: NaN equals NaN, infinities equal those of their sign, whole numbers and truth values are exact.
+pub fn difference(got: &Host, want: &Host, tolerance: Tolerance, zeros: Zeros) -> Option<String> {
+    if got.shape != want.shape {
+        return Some(format!("shape {:?} instead of {:?}", got.shape, want.shape));
+    }
+    let first = match (&got.data, &want.data) {
+        (Data::F32(got), Data::F32(want)) => first(got, want, |got, want| close(*got, *want, tolerance, zeros)),
+        (Data::I32(got), Data::I32(want)) => first(got, want, |got, want| got == want),
+        (Data::Bool(got), Data::Bool(want)) => first(got, want, |got, want| got == want),
+        (got, want) => Some(format!("{} instead of {}", got.name(), want.name())),
+    };
+    first.map(|first| format!("{first} (shape {:?})", want.shape))
+}
+
+fn first<T: std::fmt::Debug>(got: &[T], want: &[T], same: impl Fn(&T, &T) -> bool) -> Option<String> {
+    if got.len() != want.len() {
+        return Some(format!("{} elements instead of {}", got.len(), want.len()));
+    }
+    let wrong: Vec<usize> = (0..got.len()).filter(|at| !same(&got[*at], &want[*at])).collect();
+    let at = *wrong.first()?;
+    Some(format!("{} of {} differ, the first at {at}: {:?} instead of {:?}", wrong.len(), got.len(), got[at], want[at]))
+}
+
+fn close(got: f32, want: f32, tolerance: Tolerance, zeros: Zeros) -> bool {
+    if want.is_nan() || want.is_infinite() {
+        return got == want || (got.is_nan() && want.is_nan());
+    }
+    if zeros == Zeros::Signed && got == 0.0 && want == 0.0 {
+        return got.is_sign_negative() == want.is_sign_negative();
+    }
+    (got - want).abs() <= tolerance.abs + tolerance.rel * want.abs()
+}
+
+#[test]
+fn golden_ops_compare_can_fail() {
+    let ok = |got, want| close(got, want, STRICT, Zeros::Signed);
+    assert!(ok(f32::NAN, f32::NAN) && ok(f32::INFINITY, f32::INFINITY) && ok(1.00005, 1.0) && ok(0.0, 0.0));
+    assert!(!ok(f32::NAN, 1.0) && !ok(1.0, f32::NAN) && !ok(f32::INFINITY, f32::NEG_INFINITY) && !ok(3e38, f32::INFINITY));
+    assert!(!ok(1.001, 1.0) && !ok(-0.0, 0.0) && close(-0.0, 0.0, STRICT, Zeros::Alike));
+    let host = |shape: &[usize], data| Host { shape: shape.to_vec(), data };
+    let differs = |got, want| difference(&got, &want, STRICT, Zeros::Alike).is_some();
+    assert!(differs(host(&[2], Data::I32(vec![1, 2])), host(&[2], Data::I32(vec![1, 3]))));
+    assert!(differs(host(&[2], Data::I32(vec![1, 2])), host(&[2], Data::F32(vec![1.0, 2.0]))));
+    assert!(differs(host(&[2], Data::I32(vec![1, 2])), host(&[2, 1], Data::I32(vec![1, 2]))));
+}

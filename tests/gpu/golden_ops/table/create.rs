@@ -1,0 +1,24 @@
+//! Tensors from nothing.
+
+use linn::{DType, Tensor};
+
+use super::{Row, row};
+use crate::golden_ops::call::{Answer, Call, Fault, KEY, give};
+
+pub const ROWS: &[Row] = &[
+    row("full", |c| f32_only(c).and(give(Tensor::full(c.device(), &c.lens(0, "size")?, c.float(1, "fill_value")?)))),
+    row("full_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.full_like(c.float(1, "fill_value")?)))),
+    row("item", |c| give(c.input()?.item::<f32>())).waits("the host asks for the value"),
+    row("ones", |c| f32_only(c).and(give(Tensor::ones(c.device(), &c.lens(0, "size")?)))),
+    row("ones_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.ones_like()))),
+    row("zeros", |c| f32_only(c).and(give(Tensor::zeros(c.device(), &c.lens(0, "size")?)))),
+    row("zeros_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.zeros_like()))),
+];
+
+/// `dtype`, which has to be f32.
+fn f32_only(c: &Call) -> Answer<()> {
+    match c.dtype_or(KEY, "dtype", DType::F32)? {
+        DType::F32 => Ok(()),
+        other => Err(Fault::Row(format!("dtype {other}: linn makes f32"))),
+    }
+}
