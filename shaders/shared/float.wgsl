@@ -10,6 +10,16 @@ fn f_or_nan(value: f32, x: f32) -> f32 {
     return select(value, x, is_nan(x));
 }
 
+// The sign bit, which -0 has too.
+fn is_minus(x: f32) -> bool {
+    return (bitcast<u32>(x) >> 31u) == 1u;
+}
+
+// 0 with the sign of x.
+fn f_zero_like(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) & 0x80000000u);
+}
+
 // Not written as constants: WGSL refuses constant expressions that are not finite.
 fn from_bits(bits: u32) -> f32 {
     return bitcast<f32>(bits);
@@ -50,7 +60,7 @@ fn f_expm1(x: f32) -> f32 {
     y = y * x + 4.166645690e-2;
     y = y * x + 1.666666668e-1;
     y = y * x + 5.000000014e-1;
-    return select(f_exp(x) - 1.0, (y * x) * x + x, abs(x) <= 0.35);
+    return select(select(f_exp(x) - 1.0, (y * x) * x + x, abs(x) <= 0.35), x, x == 0.0);
 }
 
 // log(x) = e ln 2 + log(m), m from sqrt(1/2) to sqrt(2); log(0) = -inf, log of a negative number is NaN.
@@ -103,7 +113,7 @@ fn sine_part(x: f32, extra: i32) -> f32 {
 }
 
 fn f_sin(x: f32) -> f32 {
-    return sine_part(x, 0);
+    return select(sine_part(x, 0), x, x == 0.0);
 }
 
 fn f_cos(x: f32) -> f32 {
@@ -121,7 +131,7 @@ fn f_tanh(x: f32) -> f32 {
     y = y * s - 3.333333323e-1;
     let large = 1.0 - 2.0 / (f_exp(2.0 * abs(x)) + 1.0);
     let out = select(select(large, -large, x < 0.0), (y * s) * x + x, abs(x) < 0.6);
-    return select(out, x, is_nan(x));
+    return select(out, x, is_nan(x) || x == 0.0);
 }
 
 fn f_sigmoid(x: f32) -> f32 {
@@ -212,7 +222,8 @@ fn f_pow(a: f32, b: f32) -> f32 {
     let size = f_exp(b * f_log(abs(a)));
     let odd = whole && abs(b) < 16777216.0 && (i32(b) & 1) == 1;
     let signed_size = select(size, -size, odd);
-    let negative = select(f_nan(), signed_size, whole || a == -f_infinity());
-    let out = select(size, negative, a < 0.0);
-    return select(select(out, a + b, is_nan(a) || is_nan(b)), 1.0, a == 1.0);
+    let negative = select(f_nan(), signed_size, whole || a == -f_infinity() || a == 0.0);
+    let out = select(size, negative, is_minus(a));
+    let one = a == 1.0 || (a == -1.0 && abs(b) == f_infinity());
+    return select(select(out, a + b, is_nan(a) || is_nan(b)), 1.0, one);
 }

@@ -13,7 +13,7 @@ fn f_sinh(x: f32) -> f32 {
     let u = f_expm1(abs(x));
     let half = f_exp(0.5 * abs(x));
     let size = select(0.5 * (u + u / (u + 1.0)), (0.5 * half) * half, abs(x) > 20.0);
-    return f_or_nan(select(size, -size, (bitcast<u32>(x) >> 31u) == 1u), x);
+    return f_or_nan(select(size, -size, is_minus(x)), x);
 }
 
 fn f_cosh(x: f32) -> f32 {
@@ -41,7 +41,7 @@ fn atan_size(x: f32) -> f32 {
 
 fn f_atan(x: f32) -> f32 {
     let size = atan_size(abs(x));
-    return f_or_nan(select(size, -size, (bitcast<u32>(x) >> 31u) == 1u), x);
+    return f_or_nan(select(size, -size, is_minus(x)), x);
 }
 
 // The angle of the point (x, y), from -pi to pi, with C's signs of zeros and C's values at infinities.
@@ -50,9 +50,9 @@ fn f_atan2(y: f32, x: f32) -> f32 {
     let b = abs(x);
     let diagonal = a == b && a == f_infinity();
     let inner = select(select(atan_size(a / b), 0.0, a == 0.0), 0.785398163, diagonal);
-    let left = (bitcast<u32>(x) >> 31u) == 1u;
+    let left = is_minus(x);
     let size = select(inner, 3.14159265 - inner, left);
-    let out = select(size, -size, (bitcast<u32>(y) >> 31u) == 1u);
+    let out = select(size, -size, is_minus(y));
     return select(out, x + y, is_nan(x) || is_nan(y));
 }
 
@@ -71,7 +71,7 @@ fn f_asin(x: f32) -> f32 {
     let z = select(a * a, 0.5 * (1.0 - a), a > 0.5);
     let part = asin_part(select(a, sqrt(z), a > 0.5), z);
     let size = select(select(part, 1.57079633 - 2.0 * part, a > 0.5), f_nan(), a > 1.0);
-    return f_or_nan(select(size, -size, (bitcast<u32>(x) >> 31u) == 1u), x);
+    return f_or_nan(select(size, -size, is_minus(x)), x);
 }
 
 fn f_acos(x: f32) -> f32 {
@@ -87,7 +87,7 @@ fn f_asinh(x: f32) -> f32 {
     let a = abs(x);
     let near = f_log1p(a + a * a / (1.0 + sqrt(a * a + 1.0)));
     let size = select(near, f_log(a) + 0.693147181, a > 1e9);
-    return f_or_nan(select(size, -size, (bitcast<u32>(x) >> 31u) == 1u), x);
+    return f_or_nan(select(size, -size, is_minus(x)), x);
 }
 
 fn f_acosh(x: f32) -> f32 {
@@ -99,7 +99,7 @@ fn f_acosh(x: f32) -> f32 {
 fn f_atanh(x: f32) -> f32 {
     let a = abs(x);
     let size = select(select(0.5 * f_log1p(2.0 * a / (1.0 - a)), f_infinity(), a == 1.0), f_nan(), a > 1.0);
-    return f_or_nan(select(size, -size, (bitcast<u32>(x) >> 31u) == 1u), x);
+    return f_or_nan(select(size, -size, is_minus(x)), x);
 }
 
 // 1 - erf(x) without cancellation: erfc(t) = 2 Phi(-t sqrt(2)).
@@ -136,9 +136,14 @@ fn f_erfinv(x: f32) -> f32 {
     return f_or_nan(select(select(out, end, abs(x) == 1.0), f_nan(), abs(x) > 1.0), x);
 }
 
-// log(1 + e^x), and -log(1 + e^-x) from it.
+// log(1 + e^x)
 fn f_softplus(x: f32) -> f32 {
     return f_or_nan(max(x, 0.0) + f_log1p(f_exp(-abs(x))), x);
+}
+
+// log(1 / (1 + e^-x))
+fn f_logsigmoid(x: f32) -> f32 {
+    return f_or_nan(min(x, 0.0) - f_log1p(f_exp(-abs(x))), x);
 }
 
 // log(e^a + e^b); equal infinities stay what they are.
@@ -173,8 +178,12 @@ fn f_fmod(a: f32, b: f32) -> f32 {
     if is_nan(a) || is_nan(b) || size == 0.0 || rest == f_infinity() {
         return f_nan();
     }
-    if size == f_infinity() {
+    if rest < size {
         return a;
+    }
+    // Where something is taken away, divisors below the normal numbers count as 0, as in PyTorch.
+    if size < 1.17549435e-38 {
+        return f_nan();
     }
     // Exponents differ by at most 277; each round takes one away.
     for (var round = 0u; round < 300u && rest >= size; round++) {
@@ -183,7 +192,7 @@ fn f_fmod(a: f32, b: f32) -> f32 {
         part = select(part, part * 0.5, part > rest);
         rest -= part;
     }
-    return select(rest, -rest, (bitcast<u32>(a) >> 31u) == 1u);
+    return select(rest, -rest, is_minus(a));
 }
 
 fn f_remainder(a: f32, b: f32) -> f32 {
@@ -193,11 +202,11 @@ fn f_remainder(a: f32, b: f32) -> f32 {
 
 // Through the rest, so that it is right where a / b is rounded up to a whole number (as PyTorch and Python do).
 fn f_div_floor(a: f32, b: f32) -> f32 {
-    let quotient = a / b;
     let rest = f_fmod(a, b);
     var whole = (a - rest) / b;
     whole = select(whole, whole - 1.0, rest != 0.0 && (rest < 0.0) != (b < 0.0));
     let nearest = floor(whole);
-    let out = select(select(nearest, nearest + 1.0, whole - nearest > 0.5), quotient * 0.0, whole == 0.0);
-    return select(out, quotient, b == 0.0 || is_nan(quotient) || abs(quotient) == f_infinity());
+    let zero = from_bits((bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u);
+    let out = select(select(nearest, nearest + 1.0, whole - nearest > 0.5), zero, whole == 0.0);
+    return select(out, a / b, b == 0.0);
 }

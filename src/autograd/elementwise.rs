@@ -7,6 +7,7 @@ use super::rules;
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
 use crate::ops;
+use crate::ops::unary::Approximate;
 use crate::tensor::Tensor;
 
 /// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
@@ -71,6 +72,8 @@ unary_methods! {
     sinc(input) => rules::unary::sinc_rule;
     /// 1 / (1 + e^-x).
     sigmoid(output) => rules::unary::sigmoid;
+    /// log(sigmoid(x)).
+    logsigmoid(input) => rules::unary::logsigmoid_rule;
     /// max(x, 0).
     relu(output) => ops::unary::relu_backward;
     /// x Phi(x) with the normal distribution function Phi: the exact form, through erf.
@@ -351,15 +354,15 @@ impl Tensor {
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         const OP: &str = "prelu";
         let channels = self.shape().get(1).copied().unwrap_or(1);
-        if self.rank() == 0 || weight.rank() > 1 || (weight.len() != 1 && weight.len() != channels) {
+        if weight.rank() > 1 || (weight.len() != 1 && (self.rank() == 0 || weight.len() != channels)) {
             return Err(Error::shape(
                 OP,
                 format!("a weight of shape {:?} for an input of shape {:?}", weight.shape(), self.shape()),
-                "pass an input of at least 1 dimension, and one weight or one for each entry of dimension 1",
+                "pass one weight, or one for each entry of dimension 1",
             ));
         }
-        let mut shape = vec![1isize; self.rank().max(1)];
-        if weight.len() != 1 {
+        let mut shape = vec![1isize; self.rank()];
+        if weight.len() != 1 && self.rank() > 1 {
             shape[1] = channels as isize;
         }
         let zero = ops::copy::full(self.device(), &[], 0, self.dtype())?;
@@ -401,12 +404,6 @@ impl Tensor {
         record_unary("softplus", self, &[self], out, move |b| {
             ops::unary::softplus_backward(b.saved(0), b.grad(), beta, threshold)
         })
-    }
-
-    /// log(sigmoid(x)).
-    #[track_caller]
-    pub fn logsigmoid(&self) -> Result<Tensor> {
-        self.neg()?.softplus(1.0, f64::INFINITY)?.neg()
     }
 
     /// x sigmoid(x).
@@ -465,9 +462,12 @@ impl Tensor {
         self.sub(&self.tanh()?)
     }
 
-    /// [`Tensor::gelu`] with tanh in place of erf: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+    /// [`Tensor::gelu`], exact or with tanh in place of erf: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
     #[track_caller]
-    pub fn gelu_tanh(&self) -> Result<Tensor> {
+    pub fn gelu_with(&self, approximate: Approximate) -> Result<Tensor> {
+        if approximate == Approximate::None {
+            return self.gelu();
+        }
         let inner = self.add(&self.pow_scalar(3)?.mul_scalar(0.044715)?)?.mul_scalar((2.0 / std::f64::consts::PI).sqrt())?;
         self.mul(&inner.tanh()?.add_scalar(1.0)?)?.mul_scalar(0.5)
     }

@@ -116,6 +116,7 @@ impl Tensor {
     #[track_caller]
     pub(super) fn become_(&self, op: &'static str, make: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
         let _origin = Origin::enter();
+        ops::elementwise::refuse_expanded(op, self)?;
         let recorded = is_grad_enabled() && self.requires_grad();
         if recorded {
             self.changeable(op, false)?;

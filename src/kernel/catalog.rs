@@ -282,7 +282,7 @@ kernels! {
         /// out = |a|
         abs SIGNED MAP = "abs(a)";
         /// out = -1, 0 or 1 (0 for NaN)
-        sign SIGNED MAP = "select(select(elem(0), elem(-1), a < elem(0)), elem(1), a > elem(0))";
+        sign SIGNED MAP = "elem(i32(a > elem(0)) - i32(a < elem(0)))";
         /// out = a a
         square NUMBERS MAP = "a * a";
         /// out = e^a
@@ -360,11 +360,13 @@ kernels! {
         /// out = 0 where a is from -s to s, else a
         hardshrink FLOATS MAP = "select(a, 0.0, a >= -s && a <= s)";
         /// out = a brought nearer to 0 by s
-        softshrink FLOATS MAP = "f_or_nan(select(select(0.0, a + s, a < -s), a - s, a > s), a)" with ["shared/float"];
+        softshrink FLOATS MAP = "f_or_nan(select(select(select(0.0, f_zero_like(a), a <= -1.17549435e-38), a + s, a < -s), a - s, a > s), a)" with ["shared/float"];
         /// out = t where a is not above s, else a
         threshold FLOATS MAP = "select(a, t, a <= s)";
         /// out = log(1 + e^(s a)) / s; a where s a is above t
         softplus FLOATS MAP = "select(f_softplus(a * s) / s, a, a * s > t)" with ["shared/float", "shared/special"];
+        /// out = log(1 / (1 + e^-a))
+        logsigmoid FLOATS MAP = "f_logsigmoid(a)" with ["shared/float", "shared/special"];
         /// out = s where a is NaN, else a
         replace_nan FLOATS MAP = "select(a, s, is_nan(a))" with ["shared/float"];
         /// out = s where a is infinity and t where it is -infinity, else a
@@ -418,9 +420,9 @@ kernels! {
         /// out = |a| with the sign of b
         copysign FLOATS ZIP = "bitcast<f32>((bitcast<u32>(a) & 0x7fffffffu) | (bitcast<u32>(b) & 0x80000000u))";
         /// out = the larger of a and b; the other one where one is NaN
-        fmax FLOATS ZIP = "select(select(f_maximum(a, b), b, is_nan(a)), a, is_nan(b))" with ["shared/float"];
+        fmax FLOATS ZIP = "select(select(select(b, a, a >= b), b, is_nan(a)), a, is_nan(b))" with ["shared/float"];
         /// out = the smaller of a and b; the other one where one is NaN
-        fmin FLOATS ZIP = "select(select(f_minimum(a, b), b, is_nan(a)), a, is_nan(b))" with ["shared/float"];
+        fmin FLOATS ZIP = "select(select(select(b, a, a <= b), b, is_nan(a)), a, is_nan(b))" with ["shared/float"];
         /// out = a / b without its fraction
         div_trunc FLOATS ZIP = "trunc(a / b)";
         /// out = the largest whole number that is not above a / b
@@ -436,7 +438,7 @@ kernels! {
         /// out = length of the vector (a, b)
         hypot FLOATS ZIP = "f_hypot(a, b)" with ["shared/float", "shared/special"];
         /// out = 0 where a is negative, b where it is 0, 1 where it is positive
-        heaviside FLOATS ZIP = "select(select(select(0.0, b, a == 0.0), 1.0, a > 0.0), a, is_nan(a))" with ["shared/float"];
+        heaviside FLOATS ZIP = "select(select(0.0, b, a == 0.0), 1.0, a > 0.0)";
         /// out = a log(b); 0 where a is 0 and b is not NaN
         xlogy FLOATS ZIP = "select(select(a * f_log(b), 0.0, a == 0.0), b, is_nan(b))" with ["shared/float"];
         /// out = log(e^a + e^b)

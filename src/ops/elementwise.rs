@@ -27,10 +27,10 @@ pub(crate) fn run<const M: usize>(
 ) -> Result<()> {
     check_dtype(op, kernel, dtype)?;
     let Some((out, inputs)) = operands.split_last() else { return Ok(()) };
+    refuse_expanded(op, out)?;
     if out.is_empty() {
         return Ok(());
     }
-    refuse_expanded(op, out)?;
     if !owns_its_words(out) {
         return into_packed_view(op, kernel, dtype, operands, scalars);
     }

@@ -2,7 +2,7 @@
 //! only exist for floats take integers and bool too, and give f32.
 
 use crate::dtype::{Operand, Scalar};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::ops::binary::{NO_SCALARS, zip};
 use crate::ops::copy::{copy, to_dtype};
@@ -76,6 +76,8 @@ unary! {
     sinc;
     /// 1 / (1 + e^-x).
     sigmoid;
+    /// log(sigmoid(x)).
+    logsigmoid;
     /// max(x, 0).
     relu;
     /// x Phi(x) with the exact Phi (erf), PyTorch's default.
@@ -121,6 +123,27 @@ unary! { whole:
 #[track_caller]
 pub fn frac(x: &Tensor) -> Result<Tensor> {
     map("frac", Kernel::frac, x, [0; 2])
+}
+
+/// How gelu computes Phi.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approximate {
+    /// Exactly, through erf (PyTorch's "none").
+    None,
+    /// By a formula with tanh.
+    Tanh,
+}
+
+impl std::str::FromStr for Approximate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Approximate> {
+        match text {
+            "none" => Ok(Approximate::None),
+            "tanh" => Ok(Approximate::Tanh),
+            other => Err(Error::argument("gelu", format!("approximate is {other:?}"), "pass \"none\" or \"tanh\"")),
+        }
+    }
 }
 
 /// A number for NaN, for infinity and for -infinity (PyTorch's defaults: 0 and the ends of the type's range).

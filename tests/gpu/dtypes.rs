@@ -92,8 +92,8 @@ fn bool_of_every_length_and_offset() {
         let whole = tensor(&[len + 3], &data);
         let truth: Vec<u8> = data.iter().map(|x| u8::from(*x != 0)).collect();
         assert_eq!(read::<u8>(&whole), truth, "{len}");
-        for offset in 0..=3 {
-            let view = whole.narrow(0, offset, len).unwrap();
+        for offset in 0..=3usize {
+            let view = whole.narrow(0, offset as isize, len).unwrap();
             let want = &truth[offset..offset + len];
             assert_eq!(read::<u8>(&view), want, "view of {len} from {offset}");
             assert_eq!(read::<u8>(&copy::copy(&view).unwrap()), want, "copy of {len} from {offset}");
@@ -113,14 +113,14 @@ fn writing_to_a_view_leaves_its_neighbours() {
             for len in 1..=columns - start {
                 let data: Vec<u8> = (0..rows * columns).map(|i| u8::from(i % 2 == 0)).collect();
                 let x = tensor(&[rows, columns], &data);
-                x.narrow(1, start, len).unwrap().fill_(true).unwrap();
+                x.narrow(1, start as isize, len).unwrap().fill_(true).unwrap();
                 let inside = |i: usize| (start..start + len).contains(&(i % columns));
                 let want: Vec<u8> = (0..rows * columns).map(|i| if inside(i) { 1 } else { data[i] }).collect();
                 assert_eq!(read::<u8>(&x), want, "bool {rows} x {columns}, columns {start} to {}", start + len);
 
                 let data: Vec<f16> = (0..rows * columns).map(|i| f16::from_f32(i as f32)).collect();
                 let x = tensor(&[rows, columns], &data);
-                let part = x.narrow(1, start, len).unwrap();
+                let part = x.narrow(1, start as isize, len).unwrap();
                 part.mul_scalar_(2.0).unwrap();
                 part.transpose(0, 1).unwrap().add_scalar_(1.0).unwrap();
                 let changed = |i: usize| f16::from_f32(2.0 * i as f32 + 1.0);

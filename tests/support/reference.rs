@@ -33,6 +33,46 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "tanh" => |x| x.a.tanh(),
         "sigmoid" => |x| 1.0 / (1.0 + (-x.a).exp()),
         "erf" => |x| erf(x.a),
+        "asin" => |x| x.a.asin(),
+        "acos" => |x| x.a.acos(),
+        "atan" => |x| x.a.atan(),
+        "tan" => |x| x.a.tan(),
+        "sinh" => |x| x.a.sinh(),
+        "cosh" => |x| x.a.cosh(),
+        "asinh" => |x| x.a.asinh(),
+        "acosh" => |x| x.a.acosh(),
+        "atanh" => |x| x.a.atanh(),
+        "exp2" => |x| x.a.exp2(),
+        "expm1" => |x| x.a.exp_m1(),
+        "log1p" => |x| x.a.ln_1p(),
+        "log2" => |x| x.a.log2(),
+        "log10" => |x| x.a.log10(),
+        "erfc" => |x| erfc(x.a),
+        "erfinv" => |x| erfinv(x.a),
+        "sinc" => |x| if x.a == 0.0 { 1.0 } else { (std::f64::consts::PI * x.a).sin() / (std::f64::consts::PI * x.a) },
+        "floor" => |x| x.a.floor(),
+        "ceil" => |x| x.a.ceil(),
+        "trunc" => |x| x.a.trunc(),
+        "round" => |x| x.a.round_ties_even(),
+        "frac" => |x| x.a - x.a.trunc(),
+        "elu" => |x| if x.a > 0.0 { x.a } else { x.s * (x.a * x.t).exp_m1() },
+        "leaky_relu" => |x| if x.a < 0.0 { x.a * x.s } else { x.a },
+        "hardshrink" => |x| if x.a.abs() <= x.s { 0.0 } else { x.a },
+        "softshrink" => |x| if x.a.is_nan() { x.a } else { x.a.signum() * (x.a.abs() - x.s).max(0.0) },
+        "threshold" => |x| if x.a <= x.s { x.t } else { x.a },
+        "softplus" => |x| if x.a * x.s > x.t { x.a } else { (x.a * x.s).exp().ln_1p() / x.s },
+        "logsigmoid" => |x| x.a.min(0.0) - (-x.a.abs()).exp().ln_1p() + 0.0 * x.a.signum(),
+        "replace_nan" => |x| if x.a.is_nan() { x.s } else { x.a },
+        "replace_infinity" => |x| match x.a {
+            f64::INFINITY => x.s,
+            f64::NEG_INFINITY => x.t,
+            other => other,
+        },
+        "isnan" => |x| truth(x.a.is_nan()),
+        "isinf" => |x| truth(x.a.is_infinite()),
+        "isfinite" => |x| truth(x.a.is_finite()),
+        "signbit" => |x| truth(x.a.is_sign_negative()),
+        "logical_not" => |x| truth(x.a == 0.0),
         "relu" => |x| if x.a < 0.0 { 0.0 } else { x.a },
         "gelu" => |x| 0.5 * x.a * (1.0 + erf(x.a / 2f64.sqrt())),
         "add_scalar" => |x| x.a + x.s,
@@ -50,6 +90,37 @@ pub fn element(name: &str) -> Option<fn(Args) -> f64> {
         "minimum" => |x| -maximum(-x.a, -x.b),
         "maximum_integer" => |x| x.a.max(x.b),
         "minimum_integer" => |x| x.a.min(x.b),
+        "atan2" => |x| x.a.atan2(x.b),
+        "copysign" => |x| x.a.copysign(x.b),
+        "fmax" => |x| x.a.max(x.b),
+        "fmin" => |x| x.a.min(x.b),
+        "div_trunc" | "div_trunc_integer" => |x| (x.a / x.b).trunc(),
+        "div_floor" => |x| (x.a / x.b).floor(),
+        "fmod" | "fmod_integer" => |x| x.a % x.b,
+        "remainder" => |x| {
+            let rest = x.a % x.b;
+            if rest != 0.0 && (rest < 0.0) != (x.b < 0.0) { rest + x.b } else { rest }
+        },
+        "hypot" => |x| x.a.hypot(x.b),
+        "heaviside" => |x| if x.a == 0.0 { x.b } else { truth(x.a > 0.0) },
+        "xlogy" => |x| {
+            if x.b.is_nan() {
+                x.b
+            } else if x.a == 0.0 {
+                0.0
+            } else {
+                x.a * x.b.ln()
+            }
+        },
+        "logaddexp" => |x| if x.a == x.b { x.a + 2f64.ln() } else { maximum(x.a, x.b) + (-(x.a - x.b).abs()).exp().ln_1p() },
+        "logical_and" => |x| truth(x.a != 0.0 && x.b != 0.0),
+        "logical_or" => |x| truth(x.a != 0.0 || x.b != 0.0),
+        "logical_xor" => |x| truth((x.a != 0.0) != (x.b != 0.0)),
+        "elu_backward" => |x| x.b * if x.a > 0.0 { 1.0 } else { x.s * x.t * (x.a * x.t).exp() },
+        "leaky_relu_backward" => |x| if x.a > 0.0 { x.b } else { x.b * x.s },
+        "shrink_backward" => |x| if x.a.abs() <= x.s { 0.0 } else { x.b },
+        "threshold_backward" => |x| if x.a <= x.s { 0.0 } else { x.b },
+        "softplus_backward" => |x| x.b * if x.a * x.s > x.t { 1.0 } else { 1.0 / (1.0 + (-x.a * x.s).exp()) },
         "eq" => |x| truth(x.a == x.b),
         "ne" => |x| truth(x.a != x.b),
         "lt" => |x| truth(x.a < x.b),
@@ -97,6 +168,31 @@ pub fn erf(x: f64) -> f64 {
         sum += term;
     }
     2.0 / std::f64::consts::PI.sqrt() * (-x * x).exp() * sum
+}
+
+/// 1 - erf(x): beyond 2 by its continued fraction, before by erf.
+pub fn erfc(x: f64) -> f64 {
+    if x < 2.0 {
+        return 1.0 - erf(x);
+    }
+    let fraction = (1..120).rev().fold(x, |below, k| x + f64::from(k) / 2.0 / below);
+    (-x * x).exp() / fraction / std::f64::consts::PI.sqrt()
+}
+
+/// The x whose erf is `y`, by halving.
+pub fn erfinv(y: f64) -> f64 {
+    if y.is_nan() || y.abs() > 1.0 {
+        return f64::NAN;
+    }
+    if y.abs() == 1.0 {
+        return y * f64::INFINITY;
+    }
+    let (mut low, mut high) = (-6.0, 6.0);
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if erf(middle) < y { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
 }
 
 /// Where element `index` (counted in row-major order of `shape`) of a view lies in its storage.

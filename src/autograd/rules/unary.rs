@@ -167,6 +167,11 @@ pub(crate) fn erfc_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     neg(&erf(x, g)?)
 }
 
+/// y = log(sigmoid x): dx = g sigmoid(-x)
+pub(crate) fn logsigmoid_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &crate::ops::unary::sigmoid(&neg(x)?)?)
+}
+
 /// y = erfinv x: dx = g sqrt(pi)/2 exp(y^2)
 pub(crate) fn erfinv_rule(y: &Tensor, g: &Tensor) -> Result<Tensor> {
     let bell = crate::ops::unary::exp(&square(y)?)?;

@@ -6,8 +6,10 @@
 use super::call::{Answer, Call};
 use super::compare::{STRICT, Tolerance};
 
+mod activations;
 mod binary;
 mod create;
+mod elementwise;
 mod index;
 mod matmul;
 mod nn;
@@ -16,9 +18,11 @@ mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 8] = [
+pub const FAMILIES: [(&str, &[Row]); 10] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
+    ("elementwise", elementwise::ROWS),
+    ("activations", activations::ROWS),
     ("reduce", reduce::ROWS),
     ("views", views::ROWS),
     ("index", index::ROWS),

@@ -7,12 +7,24 @@ pub const ROWS: &[Row] = &[
     row("add", |c| give(c.input()?.add(&c.tensor(1, "other")?)))
         .broadcasts()
         .in_place(|c| done(c.input()?.add_(&c.tensor(1, "other")?, 1.0))),
-    row("div.no_rounding_mode", |c| give(c.input()?.div(&c.tensor(1, "other")?))).broadcasts(),
-    row("eq", |c| give(c.input()?.eq(&c.tensor(1, "other")?))).broadcasts(),
-    row("ge", |c| give(c.input()?.ge(&c.tensor(1, "other")?))).broadcasts(),
-    row("gt", |c| give(c.input()?.gt(&c.tensor(1, "other")?))).broadcasts(),
-    row("le", |c| give(c.input()?.le(&c.tensor(1, "other")?))).broadcasts(),
-    row("lt", |c| give(c.input()?.lt(&c.tensor(1, "other")?))).broadcasts(),
+    row("div.no_rounding_mode", |c| give(c.input()?.div(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.div_(&c.tensor(1, "other")?))),
+    row("eq", |c| give(c.input()?.eq(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.eq_(&c.tensor(1, "other")?))),
+    row("ge", |c| give(c.input()?.ge(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.ge_(&c.tensor(1, "other")?))),
+    row("gt", |c| give(c.input()?.gt(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.gt_(&c.tensor(1, "other")?))),
+    row("le", |c| give(c.input()?.le(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.le_(&c.tensor(1, "other")?))),
+    row("lt", |c| give(c.input()?.lt(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.lt_(&c.tensor(1, "other")?))),
     row("max.binary", |c| give(c.input()?.maximum(&c.tensor(1, "other")?))).broadcasts(),
     row("maximum", |c| give(c.input()?.maximum(&c.tensor(1, "other")?))).broadcasts(),
     row("min.binary", |c| give(c.input()?.minimum(&c.tensor(1, "other")?))).broadcasts(),
@@ -20,9 +32,17 @@ pub const ROWS: &[Row] = &[
     row("mul", |c| give(c.input()?.mul(&c.tensor(1, "other")?)))
         .broadcasts()
         .in_place(|c| done(c.input()?.mul_(&c.tensor(1, "other")?))),
-    row("ne", |c| give(c.input()?.ne(&c.tensor(1, "other")?))).broadcasts(),
-    row("pow", |c| give(c.input()?.pow(&c.tensor(1, "exponent")?))).broadcasts(),
-    row("sub", |c| give(c.input()?.sub(&c.tensor(1, "other")?))).broadcasts(),
-    row("true_divide", |c| give(c.input()?.div(&c.tensor(1, "other")?))).broadcasts(),
+    row("ne", |c| give(c.input()?.ne(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.ne_(&c.tensor(1, "other")?))),
+    row("pow", |c| give(c.input()?.pow(&c.tensor(1, "exponent")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.pow_(&c.tensor(1, "exponent")?))),
+    row("sub", |c| give(c.input()?.sub(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.sub_(&c.tensor(1, "other")?))),
+    row("true_divide", |c| give(c.input()?.div(&c.tensor(1, "other")?)))
+        .broadcasts()
+        .in_place(|c| done(c.input()?.div_(&c.tensor(1, "other")?))),
     row("where", |c| give(c.input()?.where_(&c.tensor(1, "condition")?, &c.tensor(2, "other")?))).broadcasts(),
 ];
