@@ -6,6 +6,8 @@ use super::policy::Category;
 use crate::ids::MemPoolId;
 
 /// One counter: now, the most so far, and the sums of all that went up and down.
+///
+/// Sums wrap at 2^64, so the difference of two readings stays right (PyTorch's are signed and wrap at 2^63).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The value now.

@@ -364,3 +364,26 @@ fn sums_reset_every_counter_of_events() {
         assert_eq!(*value, if kept { before[name] } else { 0 }, "{name}");
     }
 }
+
+/// As PyTorch's do, only later: the difference of two readings stays right, and nothing panics.
+#[test]
+fn sums_of_bytes_wrap() {
+    const LARGE: u64 = 1 << 50;
+    let config = Config { max_segment: LARGE, compaction: Compaction::Share(0.01), ..Config::default() };
+    let mut device = SimDevice::new(1 << 60, config);
+    for _ in 0..u64::MAX / LARGE {
+        let lease = ask(&mut device, LARGE).unwrap();
+        device.free(lease);
+    }
+    assert_eq!(device.pool().stats().allocated_bytes.allocated, u64::MAX - LARGE + 1, "one more and it wraps");
+    let lease = ask(&mut device, LARGE).unwrap();
+    let Stat { current, allocated, freed, .. } = device.pool().stats().allocated_bytes;
+    assert_eq!((current, allocated, allocated.wrapping_sub(freed)), (LARGE, 0, LARGE));
+    device.free(lease);
+    let second = ask(&mut device, LARGE).unwrap();
+    let Stat { allocated, freed, .. } = device.pool().stats().requested_bytes;
+    assert_eq!((allocated, freed), (LARGE, 0));
+    device.pool_mut().reset_accumulated_stats();
+    device.free(second);
+    device.pool().validate().unwrap();
+}
