@@ -116,7 +116,12 @@ impl Waiting {
         let Stat { current, peak, allocated, freed } = live.stat(class);
         let waiting = Waiting::of(self.current, class);
         let peak = peak.max(self.peaks[class as usize]);
-        Stat { current: current + waiting, peak, allocated, freed: freed.wrapping_add(Waiting::of(self.base, class)).wrapping_sub(waiting) }
+        Stat {
+            current: current + waiting,
+            peak,
+            allocated,
+            freed: freed.wrapping_add(Waiting::of(self.base, class)).wrapping_sub(waiting),
+        }
     }
 
     fn reset_peak(&mut self, live: &Meter) {
@@ -165,6 +170,7 @@ pub(super) struct Counters {
     pub order_edges: u64,
     pub moves: u64,
     pub moved_bytes: u64,
+    pub move_plans: u64,
     pub at_peak_allocated: Breakdown,
     pub at_peak_reserved: Breakdown,
     /// What was allocated at the moment of `at_peak_reserved`.
@@ -249,7 +255,7 @@ impl Counters {
         (self.num_device_alloc, self.num_device_free) = (0, 0);
         (self.num_ooms, self.num_oom_rejections, self.num_alloc_retries) = (0, 0, 0);
         (self.num_sync_all_streams, self.order_edges) = (0, 0);
-        (self.moves, self.moved_bytes) = (0, 0);
+        (self.moves, self.moved_bytes, self.move_plans) = (0, 0, 0);
     }
 
     /// A block waits, or no longer does.
@@ -301,6 +307,7 @@ impl Counters {
             order_edges: self.order_edges,
             moves: self.moves,
             moved_bytes: self.moved_bytes,
+            move_plans: self.move_plans,
             at_peak_allocated: self.at_peak_allocated,
             at_peak_reserved: self.at_peak_reserved,
         }

@@ -77,12 +77,11 @@ fn flat_names_are_pytorchs() {
         expected.extend(kinds.map(|kind| format!("{metric}.{kind}")));
     }
     let scalars = ["num_alloc_retries", "num_ooms", "num_oom_rejections", "num_sync_all_streams", "num_device_alloc"];
-    expected.extend(
-        scalars.into_iter().chain(["num_device_free", "max_split_size", "order_edges", "moves", "moved_bytes"]).map(String::from),
-    );
+    let ours = ["order_edges", "moves", "moved_bytes", "move_plans"];
+    expected.extend(scalars.into_iter().chain(["num_device_free", "max_split_size"]).chain(ours).map(String::from));
     expected.sort();
     assert_eq!(flat.keys().cloned().collect::<Vec<_>>(), expected);
-    assert_eq!(flat.len(), 108 + 8 + 7 + 3);
+    assert_eq!(flat.len(), 108 + 8 + 7 + 4);
 
     let value = |name: &str| flat[name];
     assert_eq!(value("allocated_bytes.all.current"), (MIB + 256 + 1024) as i64);
