@@ -77,36 +77,53 @@ fn main() -> ExitCode {
         // What was asked for: --help.
         Err(why) => why.exit(),
     };
-    match run(&args) {
-        Ok(table) => {
-            // A reader that has gone away (`| head -1`) has seen enough.
-            let _ = std::io::stdout().write_all(table.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            eprintln!("error: {}", words::in_words(&why));
-            ExitCode::FAILURE
-        }
-    }
+    let (out, errors) = run(&args);
+    // A reader that has gone away (`| head -1`) has seen enough.
+    let _ = std::io::stdout().write_all(out.as_bytes());
+    errors.iter().for_each(|why| eprintln!("error: {}", words::in_words(why)));
+    if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The example; returns what it prints.
-pub fn run(args: &Args) -> Result<String> {
-    let workloads = workloads(args)?;
-    if let Some(folder) = &args.write {
-        return write(folder, &workloads);
-    }
+/// The example: what it prints, and why files are missing there.
+pub fn run(args: &Args) -> (String, Vec<anyhow::Error>) {
+    let mut errors = Vec::new();
+    let out = match &args.write {
+        Some(folder) => write(folder, &synthetic(args)),
+        None => table(args, &mut errors),
+    };
+    let out = out.unwrap_or_else(|why| {
+        errors.push(why);
+        String::new()
+    });
+    (out, errors)
+}
+
+/// A row for each workload that can be replayed; the others are `errors`.
+fn table(args: &Args, errors: &mut Vec<anyhow::Error>) -> Result<String> {
+    // What is wrong with the arguments is said once.
+    settings(args)?;
+    args.limit.as_deref().map(|text| limit(text, 0)).transpose()?;
     let mut out = String::new();
     if !args.json {
         out += "workload                       allocations  peak live  reserved   ratio  bought  edges  waits     moved  failed  ns/pair\n";
     }
     let mut logs = Vec::new();
     let mut bought = 0;
-    for workload in &workloads {
-        let figures = one(args, workload).with_context(|| format!("replaying {}", workload.name))?;
+    for workload in workloads(args) {
+        let replayed = workload.and_then(|workload| {
+            let figures = one(args, &workload).with_context(|| format!("replaying {}", workload.name))?;
+            Ok((workload, figures))
+        });
+        let (workload, figures) = match replayed {
+            Ok(replayed) => replayed,
+            Err(why) => {
+                errors.push(why);
+                continue;
+            }
+        };
         logs.push((figures.peak_reserved.max(1) as f64 / figures.peak_live.max(1) as f64).ln());
         bought += figures.driver_calls;
-        out += &if args.json { json(workload, &figures) } else { row(workload, &figures) };
+        out += &if args.json { json(&workload, &figures) } else { row(&workload, &figures) };
     }
     if !args.json && !logs.is_empty() {
         let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
@@ -118,12 +135,16 @@ pub fn run(args: &Args) -> Result<String> {
     Ok(out)
 }
 
-fn workloads(args: &Args) -> Result<Vec<Workload>> {
+fn synthetic(args: &Args) -> Vec<Workload> {
+    FAMILIES.iter().filter_map(|family| generate(family, args.seed, args.scale.max(1))).collect()
+}
+
+/// One after the other, so that one is in memory at a time.
+fn workloads(args: &Args) -> Box<dyn Iterator<Item = Result<Workload>> + '_> {
     if args.files.is_empty() {
-        let scale = args.scale.max(1);
-        return Ok(FAMILIES.iter().filter_map(|family| generate(family, args.seed, scale)).collect());
+        return Box::new(synthetic(args).into_iter().map(Ok));
     }
-    args.files.iter().map(|path| read(path).with_context(|| path.display().to_string())).collect()
+    Box::new(args.files.iter().map(|path| read(path).with_context(|| path.display().to_string())))
 }
 
 fn read(path: &Path) -> Result<Workload> {

@@ -5,7 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use linn::ids::{MemPoolId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Caching, Category, Compaction, Config, MemPoolOptions, OomCause, Policy, Request, Tag};
+use linn::profile::replay::Workload;
+use linn::memory::{Caching, Category, Compaction, Config, HistoryOptions, MemPoolOptions, OomCause, Policy, Request, Tag};
 
 const MIB: u64 = 1 << 20;
 /// Steps of one program; longer inputs say nothing new.
@@ -16,6 +17,13 @@ struct Held {
     bytes: u64,
     category: Category,
     pins: u32,
+}
+
+/// At most so many events are kept, while they are.
+fn history(a: u8) -> Option<HistoryOptions> {
+    let mut options = HistoryOptions::default();
+    options.max_entries = [1, 7, 100, usize::MAX][usize::from(a / 2 % 4)];
+    (a % 2 == 1).then_some(options)
 }
 
 /// The settings, from the first four bytes.
@@ -30,6 +38,8 @@ fn config(head: [u8; 4]) -> Config {
     config.compaction = [Compaction::Off, Compaction::Pressure, Compaction::Share(0.05), Compaction::Share(10.0)][usize::from(setting % 4)];
     config.roundup_power2_divisions = [[0u64, 1, 2, 8][usize::from(setting / 4 % 4)]; 16];
     config.garbage_collection_threshold = [0.0, 0.3, 0.8][usize::from(setting / 16 % 3)];
+    config.max_split_size = [u64::MAX, 20 * MIB, 24 * MIB, 40 * MIB][usize::from(setting / 64)];
+    config.max_non_split_rounding = [20, 32][usize::from(segment / 6 % 2)] * MIB;
     config
 }
 
@@ -54,10 +64,19 @@ fn check(device: &mut SimDevice, held: &mut [Held]) {
     assert!(places.windows(2).all(|two| two[0].segment != two[1].segment || two[0].offset + two[0].size <= two[1].offset));
 }
 
+/// The ring keeps to its bound, and what a snapshot says of allocations is a sound workload.
+fn check_snapshot(device: &mut SimDevice) {
+    let snapshot = device.pool_mut().snapshot();
+    assert!(snapshot.trace.len() <= snapshot.history.map_or(0, |options| options.max_entries));
+    if let Ok(workload) = Workload::from_snapshot("fuzz", &snapshot.to_json()) {
+        Workload::parse("fuzz", &workload.to_text()).expect("a sound workload");
+    }
+}
+
 fn step(device: &mut SimDevice, held: &mut Vec<Held>, pools: &mut Vec<MemPoolId>, [op, a, b, c]: [u8; 4]) {
     let stream = StreamId(u32::from(a % 4));
     let at = (!held.is_empty()).then(|| (usize::from(a) | usize::from(b) << 8) % held.len().max(1));
-    match op % 35 {
+    match op % 37 {
         0..12 => {
             // From one byte to beyond the largest segment.
             let bytes = (1u64 << (b % 26)) + ((1u64 << (b % 26)) * u64::from(c) >> 8);
@@ -115,6 +134,8 @@ fn step(device: &mut SimDevice, held: &mut Vec<Held>, pools: &mut Vec<MemPoolId>
                 device.pool_mut().drop_mem_pool(pool);
             }
         }
+        33 => device.pool_mut().record_history(history(a)),
+        34 => check_snapshot(device),
         _ => {
             if let Some(at) = at {
                 let held = &mut held[at];
@@ -139,6 +160,7 @@ fuzz_target!(|data: &[u8]| {
     for word in steps.iter().take(STEPS) {
         step(&mut device, &mut held, &mut pools, *word);
     }
+    check_snapshot(&mut device);
     // Blocks outlive the pools they came from.
     pools.into_iter().for_each(|pool| device.pool_mut().drop_mem_pool(pool));
     held.into_iter().for_each(|held| device.free(held.lease));

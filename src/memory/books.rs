@@ -97,6 +97,7 @@ impl Pool {
     #[inline(always)]
     pub(super) fn make_free(&mut self, at: u32, horizons: &impl Horizons) {
         self.book_free_completed(at);
+        self.vain = None;
         let record = &mut self.blocks[at];
         record.state = BlockState::Free;
         record.requested = 0;

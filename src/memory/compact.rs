@@ -81,6 +81,7 @@ impl Pool {
         if self.blocks.get(block.0).is_some_and(|record| record.state == BlockState::Lent) {
             let pins = &mut self.blocks[block.0].pins;
             *pins = pins.saturating_sub(1);
+            self.vain = None;
         }
     }
 
@@ -137,48 +138,26 @@ impl Pool {
         request: &mut Request,
         horizons: &impl Horizons,
     ) -> Option<Answer> {
-        let most = self.allowance(limit);
-        if most == 0 || self.config.caching == Caching::Unpooled {
+        let wish = self.wish(size, limit, request);
+        if wish.most == 0
+            || self.config.caching == Caching::Unpooled
+            || self.breakdown().cached.saturating_add(wish.left) < size
+            || self.vain.is_some_and(|vain| wish.asks_as_much_as(&vain))
+        {
             return None;
         }
-        // A plan moves no more than what is live, whatever it costs otherwise.
-        let most = most.min(self.stats.allocated_bytes.current);
-        let left = match request.rung {
-            Rung::Refused => 0,
-            _ => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
-        };
-        if self.breakdown().cached.saturating_add(left) < size {
+        self.stats.move_plans += 1;
+        let Some(Plan { mut layout, pool, empties }) = self.plan(&wish) else {
+            self.vain = Some(wish);
             return None;
-        }
-        // Once a segment was bought to move blocks into, they are moved.
-        let room = if request.hosting { 0 } else { left.min(self.config.max_segment) };
-        let needed = size.saturating_sub(left).max(1);
-        let (rounds, fuel) = if limit < self.limit { (1, LITTLE) } else { (MOST_ROUNDS, MUCH) };
-        let mut layout = Layout::of(self, request.pool, room, fuel / 2)?;
-        // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
-        let found = layout.make_window(size, most).is_some() && (layout.bytes > 0 || limit == self.limit);
-        let most = if found { layout.bytes } else { most };
-        let window = layout.undo(0);
-        // (A private pool's segments are not given back.)
-        let empties = request.rounds < rounds && request.rung != Rung::Refused && request.pool == MemPoolId::DEFAULT;
-        let emptied = empties && {
-            layout.fuel = fuel / 2;
-            layout.empty(needed, most).is_some() || !found && layout.gain(needed, most).1 > 0
         };
-        if !emptied {
-            if !found {
-                return None;
-            }
-            layout.undo(0);
-            layout.redo(&window);
-        }
         if layout.to_buy() > 0 {
             request.hosting = true;
-            return Some(self.buy(layout.to_buy(), None, request));
+            return Some(self.buy(layout.to_buy(), pool, None, request));
         }
         request.hosting = false;
         self.carry_out(&mut layout, request.stream, horizons);
-        if emptied {
+        if empties {
             request.rounds += 1;
             if limit == self.limit {
                 request.rung = Rung::Exact;
@@ -191,8 +170,59 @@ impl Pool {
         Some(self.lend(free, size, request, horizons))
     }
 
+    fn wish(&self, size: u64, limit: u64, request: &Request) -> Wish {
+        let refused = request.rung == Rung::Refused;
+        let left = match refused {
+            true => 0,
+            false => limit.saturating_sub(self.stats.reserved_bytes.current + self.pending),
+        };
+        let last = limit == self.limit;
+        let (rounds, fuel) = if last { (MOST_ROUNDS, MUCH) } else { (1, LITTLE) };
+        Wish {
+            pool: request.pool,
+            size,
+            left,
+            // Once a segment was bought to move blocks into, they are moved.
+            room: if request.hosting { 0 } else { left.min(self.config.max_segment) },
+            most: self.allowance(limit),
+            fuel,
+            empties: request.rounds < rounds && !refused,
+            last,
+        }
+    }
+
+    fn plan(&self, wish: &Wish) -> Option<Plan> {
+        // A plan moves no more than what is live, whatever it costs otherwise.
+        let most = wish.most.min(self.stats.allocated_bytes.current);
+        let mut layout = Layout::of(self, wish.pool, wish.room, wish.fuel / 2)?;
+        // (Nothing to move: a free block with an edge. Below the limit it is better to buy.)
+        let found = layout.make_window(wish.size, most).is_some() && (layout.bytes > 0 || wish.last);
+        let most = if found { layout.bytes } else { most };
+        let window = layout.undo(0);
+        if wish.empties {
+            // Only everybody's segments go back, also for a private pool's request.
+            let (mut all, theirs) = match wish.pool {
+                MemPoolId::DEFAULT => (layout, None),
+                _ => (Layout::of(self, MemPoolId::DEFAULT, wish.room, wish.fuel / 2)?, Some(layout)),
+            };
+            all.fuel = wish.fuel / 2;
+            let needed = wish.size.saturating_sub(wish.left).max(1);
+            if all.empty(needed, most).is_some() || !found && all.gain(needed, most).1 > 0 {
+                return Some(Plan { layout: all, pool: MemPoolId::DEFAULT, empties: true });
+            }
+            all.undo(0);
+            layout = theirs.unwrap_or(all);
+        }
+        if !found {
+            return None;
+        }
+        layout.redo(&window);
+        Some(Plan { layout, pool: wish.pool, empties: false })
+    }
+
     /// Does what was tried out.
     fn carry_out(&mut self, layout: &mut Layout, stream: StreamId, horizons: &impl Horizons) {
+        self.vain = None;
         for step in std::mem::take(&mut layout.steps) {
             let hole = Hole { segment: layout.regions[step.to.0 as usize].segment, offset: step.to.1, after: step.after };
             let done = self.relocate(step.block, hole, stream, horizons);
@@ -292,6 +322,52 @@ impl Pool {
         self.moves.push_back(Move { block: BlockId(block), from, to, fence, after });
         self.merge_and_list(free, horizons);
     }
+}
+
+/// What a plan is made for.
+///
+/// Where none was found, none is looked for that asks as much and allows as little ([`Pool::vain`]): until something is
+/// freed, bought, moved or unpinned, blocks that are lent only stand in the way. (What has gone back to the driver is in
+/// `left`, and so is a new limit.)
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pool: MemPoolId,
+    /// Bytes in one piece.
+    size: u64,
+    /// Bytes that could be bought.
+    left: u64,
+    /// Of these, in one segment for blocks that have to go somewhere.
+    room: u64,
+    /// Bytes that may be moved.
+    most: u64,
+    /// Work that may be done.
+    fuel: u64,
+    /// Whether segments may be emptied.
+    empties: bool,
+    /// Whether the request fails without a plan.
+    last: bool,
+}
+
+impl Wish {
+    fn asks_as_much_as(&self, other: &Wish) -> bool {
+        self.pool == other.pool
+            && self.size >= other.size
+            && self.left <= other.left
+            && self.room <= other.room
+            && self.most <= other.most
+            && self.fuel <= other.fuel
+            && self.empties <= other.empties
+            && self.last <= other.last
+    }
+}
+
+/// Moves tried out that serve a [`Wish`].
+struct Plan {
+    layout: Layout,
+    /// Whose blocks move.
+    pool: MemPoolId,
+    /// They empty segments; otherwise they bring free blocks together.
+    empties: bool,
 }
 
 /// A free block: where it lies, and the block before it (`NONE` at the start).

@@ -1,4 +1,4 @@
-//! The counters as they are kept: few additions for each block that comes or goes. Read as [`Stats`].
+//! The counters as they are kept: few additions for each block that comes or goes. Read as [`Stats`]. Sums wrap at 2^64.
 
 use super::stats::{Breakdown, PoolStats, PrivateStats, Stat, Stats};
 use crate::ids::MemPoolId;
@@ -27,7 +27,7 @@ impl Meter {
     pub(super) fn add(&mut self, small: bool, amount: u64) {
         let part = &mut self.parts[usize::from(small)];
         part.current += amount;
-        part.allocated += amount;
+        part.allocated = part.allocated.wrapping_add(amount);
         self.current += amount;
         // Branches: peaks are seldom passed, and stores cost.
         if part.current > part.peak {
@@ -47,7 +47,7 @@ impl Meter {
     fn stat(&self, class: Class) -> Stat {
         let part = |at: usize| {
             let Part { current, peak, allocated, base } = self.parts[at];
-            Stat { current, peak, allocated, freed: base + allocated - current }
+            Stat { current, peak, allocated, freed: base.wrapping_add(allocated).wrapping_sub(current) }
         };
         match class {
             Class::Large => part(0),
@@ -55,8 +55,8 @@ impl Meter {
             Class::All => Stat {
                 current: self.current,
                 peak: self.peak,
-                allocated: part(0).allocated + part(1).allocated,
-                freed: part(0).freed + part(1).freed,
+                allocated: part(0).allocated.wrapping_add(part(1).allocated),
+                freed: part(0).freed.wrapping_add(part(1).freed),
             },
         }
     }
@@ -116,7 +116,12 @@ impl Waiting {
         let Stat { current, peak, allocated, freed } = live.stat(class);
         let waiting = Waiting::of(self.current, class);
         let peak = peak.max(self.peaks[class as usize]);
-        Stat { current: current + waiting, peak, allocated, freed: freed + Waiting::of(self.base, class) - waiting }
+        Stat {
+            current: current + waiting,
+            peak,
+            allocated,
+            freed: freed.wrapping_add(Waiting::of(self.base, class)).wrapping_sub(waiting),
+        }
     }
 
     fn reset_peak(&mut self, live: &Meter) {
@@ -165,6 +170,7 @@ pub(super) struct Counters {
     pub order_edges: u64,
     pub moves: u64,
     pub moved_bytes: u64,
+    pub move_plans: u64,
     pub at_peak_allocated: Breakdown,
     pub at_peak_reserved: Breakdown,
     /// What was allocated at the moment of `at_peak_reserved`.
@@ -225,12 +231,12 @@ impl Counters {
 
     /// Bytes of all blocks ever lent.
     pub(super) fn ever_allocated(&self) -> u64 {
-        self.before.allocated + self.allocated_bytes.stat(Class::All).allocated
+        self.before.allocated.saturating_add(self.allocated_bytes.stat(Class::All).allocated)
     }
 
     /// Bytes of all moves ever made.
     pub(super) fn ever_moved(&self) -> u64 {
-        self.before.moved + self.moved_bytes
+        self.before.moved.saturating_add(self.moved_bytes)
     }
 
     pub(super) fn reset_peaks(&mut self, now: Breakdown) {
@@ -249,7 +255,7 @@ impl Counters {
         (self.num_device_alloc, self.num_device_free) = (0, 0);
         (self.num_ooms, self.num_oom_rejections, self.num_alloc_retries) = (0, 0, 0);
         (self.num_sync_all_streams, self.order_edges) = (0, 0);
-        (self.moves, self.moved_bytes) = (0, 0);
+        (self.moves, self.moved_bytes, self.move_plans) = (0, 0, 0);
     }
 
     /// A block waits, or no longer does.
@@ -301,6 +307,7 @@ impl Counters {
             order_edges: self.order_edges,
             moves: self.moves,
             moved_bytes: self.moved_bytes,
+            move_plans: self.move_plans,
             at_peak_allocated: self.at_peak_allocated,
             at_peak_reserved: self.at_peak_reserved,
         }

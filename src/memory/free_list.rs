@@ -57,7 +57,8 @@ const LOOK: usize = 32;
 #[derive(Debug)]
 pub(super) struct FreeList {
     nodes: Nodes,
-    /// The first two are `Nobody`'s and `Several`'s; others are made at first use.
+    /// The first two are `Nobody`'s and `Several`'s. Others are made when they are needed: an empty one is somebody else's
+    /// next, so there are as many as ever held blocks at one time, however many streams come and go.
     trees: Vec<(Home, Tree)>,
     /// The tree that a block was added to last.
     last: usize,
@@ -84,8 +85,13 @@ impl FreeList {
     }
 
     fn find(&mut self, home: Home) -> usize {
-        match self.trees.iter().position(|(known, _)| *known == home) {
-            Some(at) => at,
+        let known = self.trees.iter().position(|(known, _)| *known == home);
+        let empty = || (SEVERAL + 1..self.trees.len()).find(|at| self.trees[*at].1.len() == 0);
+        match known.or_else(empty) {
+            Some(at) => {
+                self.trees[at].0 = home;
+                at
+            }
             None => {
                 self.trees.push((home, Tree::default()));
                 self.trees.len() - 1
@@ -226,4 +232,26 @@ pub(super) fn needs_edge(fence: Fence, stream: StreamId, horizons: &impl Horizon
 fn backlog(uses: &FenceSet, stream: StreamId, horizons: &impl Horizons) -> u64 {
     let foreign = uses.iter().filter(|fence| needs_edge(*fence, stream, horizons));
     foreign.map(|fence| fence.number - horizons.submitted(fence.stream)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_that_come_and_go_share_trees() {
+        let mut list = FreeList::default();
+        let key = |block: u32| Key { size: 256, birth: 1, offset: u64::from(block) * 256, block };
+        for stream in 0..1000 {
+            list.insert(key(stream), Home::one(StreamId(stream)));
+            assert!(list.contains(key(stream), Home::one(StreamId(stream))));
+            // The one before is still there.
+            if let Some(before) = stream.checked_sub(1) {
+                assert!(list.contains(key(before), Home::one(StreamId(before))));
+                list.remove(key(before));
+                assert!(!list.contains(key(before), Home::one(StreamId(before))));
+            }
+        }
+        assert_eq!((list.trees.len(), list.len()), (2 + 2, 1));
+    }
 }

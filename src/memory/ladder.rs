@@ -102,14 +102,14 @@ impl Pool {
         if hopeless.is_none() {
             let ceiling = self.ceiling(size);
             if let Some(bytes) = self.plan_purchase(size, ceiling, request, horizons) {
-                return self.buy(bytes, None, request);
+                return self.buy(bytes, request.pool, None, request);
             }
             if ceiling < limit {
                 if let Some(answer) = self.compact_for(size, ceiling, request, horizons) {
                     return answer;
                 }
                 if let Some(bytes) = self.plan_purchase(size, limit, request, horizons) {
-                    return self.buy(bytes, None, request);
+                    return self.buy(bytes, request.pool, None, request);
                 }
             }
         }
@@ -152,8 +152,8 @@ impl Pool {
         Answer::NeedCompletion
     }
 
-    /// The answer that asks for a segment.
-    pub(super) fn buy(&mut self, bytes: u64, owner: Option<Owner>, request: &mut Request) -> Answer {
+    /// The answer that asks for a segment of that pool.
+    pub(super) fn buy(&mut self, bytes: u64, pool: MemPoolId, owner: Option<Owner>, request: &mut Request) -> Answer {
         self.pending += bytes;
         if request.buyer == 0 {
             self.buyers = self.buyers.wrapping_add(1).max(1);
@@ -163,7 +163,7 @@ impl Pool {
             size: bytes,
             stream: request.stream,
             tag: request.tag,
-            pool: request.pool,
+            pool,
             owner,
             buyer: request.buyer,
         })

@@ -185,7 +185,7 @@ impl Pool {
     /// A live block lies elsewhere than at `from` from now on.
     pub(super) fn book_moved(&mut self, at: u32, from: Place) {
         self.stats.moves += 1;
-        self.stats.moved_bytes += from.size;
+        self.stats.moved_bytes = self.stats.moved_bytes.wrapping_add(from.size);
         let Some(history) = &mut self.history else { return };
         let (block, address) = (&self.blocks[at], |segment: u32| self.segments[segment].address);
         let event = Event::new(Action::Move, address(block.segment) + block.offset, block.requested, block.stream, block.tag);

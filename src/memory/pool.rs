@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::block::{Arena, Block, BlockState, Segment};
-use super::compact::Move;
+use super::compact::{Move, Wish};
 use super::counters::Counters;
 use super::free_list::FreeList;
 use super::history::History;
@@ -48,6 +48,8 @@ pub struct Pool {
     pub(super) pending: u64,
     /// Planned and not yet enqueued.
     pub(super) moves: VecDeque<Move>,
+    /// A plan of moves that was looked for in vain, as long as looking again would be.
+    pub(super) vain: Option<Wish>,
     /// Segments bought so far.
     pub(super) births: u32,
     /// Requests so far that a segment was bought for.
@@ -90,6 +92,7 @@ impl Pool {
             leaving: Vec::new(),
             pending: 0,
             moves: VecDeque::new(),
+            vain: None,
             births: 0,
             buyers: 0,
             waiting: Vec::new(),

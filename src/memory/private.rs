@@ -43,6 +43,7 @@ impl Pool {
             .filter(|(_, segment)| segment.state != SegmentState::Vacant && segment.pool == pool)
             .map(|(segment, _)| segment)
             .collect();
+        self.vain = None;
         for at in theirs {
             self.book_inherited(at);
             let free: Vec<u32> =

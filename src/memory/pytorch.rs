@@ -118,7 +118,7 @@ impl Pool {
                 Rung::Refused => break,
             }
             if self.held(horizons).saturating_add(wanted) <= self.limit {
-                return self.buy(wanted, Some(owner), request);
+                return self.buy(wanted, request.pool, Some(owner), request);
             }
             request.rung = request.rung.next();
         }

@@ -10,6 +10,7 @@ impl Pool {
     /// The driver sold the segment that was asked for.
     pub fn handle_segment(&mut self, request: SegmentRequest) -> SegmentId {
         let size = request.size;
+        self.vain = None;
         self.births += 1;
         self.pending = self.pending.saturating_sub(size);
         let segment = self.segments.insert(Segment {
@@ -124,6 +125,7 @@ impl Pool {
         let fits = |segment: &Segment| segment.pool == pool && segment.size >= size;
         let fitting = self.marked.iter().enumerate().filter(|(_, segment)| fits(&self.segments[**segment]));
         let Some((at, _)) = fitting.min_by_key(|(_, segment)| (self.segments[**segment].size, **segment)) else { return false };
+        self.vain = None;
         let segment = self.marked.swap_remove(at);
         self.segments[segment].state = SegmentState::Open;
         let block = self.segments[segment].first;

@@ -6,6 +6,8 @@ use super::policy::Category;
 use crate::ids::MemPoolId;
 
 /// One counter: now, the most so far, and the sums of all that went up and down.
+///
+/// Sums wrap at 2^64, so the difference of two readings stays right (PyTorch's are signed and wrap at 2^63).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The value now.
@@ -111,6 +113,8 @@ pub struct Stats {
     pub moves: u64,
     /// Their bytes.
     pub moved_bytes: u64,
+    /// Times that moves were looked for because a request could not be served otherwise, found or not.
+    pub move_plans: u64,
     /// The categories at the moment of the peak of allocated bytes.
     pub at_peak_allocated: Breakdown,
     /// The categories at the peak of reserved bytes: while that lasted, at the moment when most was allocated.
@@ -125,7 +129,8 @@ impl std::ops::Deref for Stats {
 
 impl Stats {
     /// PyTorch's `memory_stats()`: every counter by its name, sorted. A private pool's are `reserved_bytes_by_private_pools`
-    /// with its two numbers, `0_1` for the first. `order_edges`, `moves` and `moved_bytes` are ours.
+    /// with its two numbers, `0_1` for the first.
+    /// `order_edges`, `moves`, `moved_bytes` and `move_plans` are ours.
     ///
     /// Numbers are signed because PyTorch's `max_split_size` is -1 where there is none.
     pub fn flat(&self) -> BTreeMap<String, i64> {
@@ -158,6 +163,7 @@ impl Stats {
             ("order_edges", self.order_edges),
             ("moves", self.moves),
             ("moved_bytes", self.moved_bytes),
+            ("move_plans", self.move_plans),
         ];
         flat.extend(scalars.map(|(name, value)| (name.to_owned(), value as i64)));
         flat

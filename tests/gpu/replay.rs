@@ -23,7 +23,8 @@ fn a_workload_is_replayed_on_the_device() {
     for policy in ["linn", "pytorch"] {
         let line = format!("replay --device --json --limit 1.5xlive+32MiB --policy {policy} {}", file.display());
         let args = example::Args::try_parse_from(line.split_whitespace()).unwrap();
-        let json = example::run(&args).unwrap();
+        let (json, errors) = example::run(&args);
+        assert!(errors.is_empty(), "{errors:?}");
         let object: serde_json::Value = serde_json::from_str(json.trim()).unwrap();
         let number = |key: &str| object[key].as_f64().unwrap();
         assert_eq!((number("allocations"), number("failed")), (121.0, 0.0), "{json}");

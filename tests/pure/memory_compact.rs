@@ -370,6 +370,38 @@ fn all_of_the_limit_can_be_used() {
     world.verify();
 }
 
+/// A plan that was not found is not looked for again until something has changed, however often it is asked for.
+#[test]
+fn what_cannot_be_planned_is_planned_once() {
+    let mut world = comb(MIB, MIB);
+    let blocks: Vec<BlockId> = world.held.iter().map(|held| held.block).collect();
+    blocks.iter().for_each(|block| world.pool.pin(*block));
+    let fail = |world: &mut World, sizes: &[u64]| {
+        let before = (world.held.len(), world.pool.stats().move_plans);
+        sizes.iter().for_each(|size| world.alloc(StreamId(1), *size, false));
+        assert_eq!(world.held.len(), before.0, "all of them fail");
+        world.pool.stats().move_plans - before.1
+    };
+    assert_eq!(fail(&mut world, &[3 * MIB; 500]), 1);
+    assert_eq!(fail(&mut world, &[4 * MIB; 500]), 0, "more does not fit either");
+    assert_eq!(fail(&mut world, &[2 * MIB; 500]), 1, "less might");
+    assert_eq!(fail(&mut world, &[2 * MIB, 5 * MIB, 3 * MIB].repeat(100)), 0);
+    // Blocks that are lent only stand in the way.
+    world.alloc(StreamId(0), MIB, false);
+    assert_eq!((world.held.len(), fail(&mut world, &[2 * MIB; 50])), (9, 0));
+    world.free(8);
+    assert_eq!(fail(&mut world, &[2 * MIB; 50]), 1, "something was freed");
+    world.pool.set_limit(17 * MIB);
+    assert_eq!(fail(&mut world, &[2 * MIB; 50]), 1, "there is more to buy");
+    assert_eq!(fail(&mut world, &[2 * MIB; 50]), 0);
+    world.alloc(StreamId(0), 2 * MIB, true);
+    assert_eq!(fail(&mut world, &[2 * MIB; 50]), 0, "the driver refused, so nothing was bought");
+    world.pool.unpin(blocks[4]);
+    world.alloc(StreamId(0), 3 * MIB, false);
+    assert_eq!((world.held.len(), world.moves), (9, 1), "a pin was gone");
+    world.verify();
+}
+
 #[test]
 fn pinned_blocks_stay_until_they_are_unpinned() {
     let mut world = comb(MIB, MIB);

@@ -119,9 +119,12 @@ impl World {
     fn alloc(&mut self, stream: StreamId, bytes: u64, category: Category, pool: MemPoolId) {
         let reserved = self.device.pool().stats().reserved_bytes.current;
         let ooms = self.device.pool().stats().num_ooms;
+        let (live, moved) = (self.device.pool().stats().allocated_bytes.current, self.moved);
         let request = Request::new(stream, bytes, Tag::here(category, "model")).in_pool(pool);
         let answer = self.device.serve(request);
         self.follow_moves(stream);
+        // Segments are emptied eight times at most, then a window is cleared; each moves no more than what is live.
+        assert!(self.moved - moved <= 9 * live, "{} bytes moved among {live}", self.moved - moved);
         match answer {
             Ok(lease) => {
                 let place = lease.place;

@@ -2,7 +2,7 @@
 
 use linn::ids::{MemPoolId, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Category, Config, MemPoolOptions, OomCause, OomReport, Policy, PrivateStats, Request, Stat, Tag};
+use linn::memory::{Category, Compaction, Config, MemPoolOptions, OomCause, OomReport, Policy, PrivateStats, Request, Stat, Tag};
 
 const MIB: u64 = 1 << 20;
 const PLAIN: MemPoolOptions = MemPoolOptions { no_split: false, use_on_oom: false };
@@ -160,6 +160,37 @@ fn a_request_in_a_pool_is_told_of_memory_outside() {
         assert!(!text.contains("use_on_oom"), "{text}");
     }
     device.pool().validate().unwrap();
+}
+
+/// Everybody's blocks move together, so that what they leave goes back and is bought for the private pool.
+#[test]
+fn everybodys_blocks_make_room_for_a_private_pool() {
+    for compaction in [Compaction::Pressure, Compaction::Off] {
+        let mut device = SimDevice::new(1 << 40, Config { max_segment: 16 * MIB, compaction, ..Config::default() });
+        let pool = device.pool_mut().new_mem_pool(PLAIN);
+        let mine = ask(&mut device, pool, 16 * MIB).unwrap();
+        let blocks: Vec<Lease> = (0..48).map(|_| ask(&mut device, MemPoolId::DEFAULT, MIB).unwrap()).collect();
+        let (mut kept, freed): (Vec<_>, Vec<_>) = blocks.into_iter().enumerate().partition(|(at, _)| at % 3 == 0);
+        freed.into_iter().for_each(|(_, lease)| device.free(lease));
+        let limit = device.pool().reserved().0;
+        device.pool_mut().set_limit(limit);
+        let answer = ask(&mut device, pool, 16 * MIB);
+        if compaction == Compaction::Off {
+            assert_eq!(answer.unwrap_err().cause, OomCause::Fragmented);
+            continue;
+        }
+        let second = answer.unwrap();
+        assert_ne!(second.place.segment, mine.place.segment);
+        assert_eq!(device.pool().mem_pool_bytes(pool), (32 * MIB, 32 * MIB));
+        let stats = device.pool().stats();
+        assert!(stats.moves > 0 && stats.moved_bytes <= 16 * MIB && stats.reserved_bytes.peak <= limit, "{stats:?}");
+        kept.iter_mut().for_each(|(_, lease)| device.refresh(lease));
+        assert!(kept.iter().all(|(_, lease)| ![mine.place.segment, second.place.segment].contains(&lease.place.segment)));
+        device.pool().validate().unwrap();
+        // What is live in the private pool itself stays where it is, and a request that cannot be served says so.
+        assert!(ask(&mut device, pool, 17 * MIB).is_err());
+        assert_eq!(device.pool().place(mine.block), mine.place);
+    }
 }
 
 /// PyTorch's `reserved_bytes_by_private_pools`: 0 from the moment the pool is dropped; what was stays until it is reset.

@@ -77,12 +77,11 @@ fn flat_names_are_pytorchs() {
         expected.extend(kinds.map(|kind| format!("{metric}.{kind}")));
     }
     let scalars = ["num_alloc_retries", "num_ooms", "num_oom_rejections", "num_sync_all_streams", "num_device_alloc"];
-    expected.extend(
-        scalars.into_iter().chain(["num_device_free", "max_split_size", "order_edges", "moves", "moved_bytes"]).map(String::from),
-    );
+    let ours = ["order_edges", "moves", "moved_bytes", "move_plans"];
+    expected.extend(scalars.into_iter().chain(["num_device_free", "max_split_size"]).chain(ours).map(String::from));
     expected.sort();
     assert_eq!(flat.keys().cloned().collect::<Vec<_>>(), expected);
-    assert_eq!(flat.len(), 108 + 8 + 7 + 3);
+    assert_eq!(flat.len(), 108 + 8 + 7 + 4);
 
     let value = |name: &str| flat[name];
     assert_eq!(value("allocated_bytes.all.current"), (MIB + 256 + 1024) as i64);
@@ -363,4 +362,27 @@ fn sums_reset_every_counter_of_events() {
         let kept = name.ends_with(".current") || name.ends_with(".peak") || name == "max_split_size";
         assert_eq!(*value, if kept { before[name] } else { 0 }, "{name}");
     }
+}
+
+/// As PyTorch's do, only later: the difference of two readings stays right, and nothing panics.
+#[test]
+fn sums_of_bytes_wrap() {
+    const LARGE: u64 = 1 << 50;
+    let config = Config { max_segment: LARGE, compaction: Compaction::Share(0.01), ..Config::default() };
+    let mut device = SimDevice::new(1 << 60, config);
+    for _ in 0..u64::MAX / LARGE {
+        let lease = ask(&mut device, LARGE).unwrap();
+        device.free(lease);
+    }
+    assert_eq!(device.pool().stats().allocated_bytes.allocated, u64::MAX - LARGE + 1, "one more and it wraps");
+    let lease = ask(&mut device, LARGE).unwrap();
+    let Stat { current, allocated, freed, .. } = device.pool().stats().allocated_bytes;
+    assert_eq!((current, allocated, allocated.wrapping_sub(freed)), (LARGE, 0, LARGE));
+    device.free(lease);
+    let second = ask(&mut device, LARGE).unwrap();
+    let Stat { allocated, freed, .. } = device.pool().stats().requested_bytes;
+    assert_eq!((allocated, freed), (LARGE, 0));
+    device.pool_mut().reset_accumulated_stats();
+    device.free(second);
+    device.pool().validate().unwrap();
 }

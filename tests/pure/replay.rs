@@ -64,8 +64,12 @@ fn synthetic_programs_reserve_less_than_in_pytorch() {
 }
 
 fn run(line: &str) -> anyhow::Result<String> {
-    let args = example::Args::try_parse_from(format!("replay {line}").split_whitespace())?;
-    example::run(&args)
+    let (out, mut errors) = run_all(line)?;
+    if errors.is_empty() { Ok(out) } else { Err(errors.swap_remove(0)) }
+}
+
+fn run_all(line: &str) -> anyhow::Result<(String, Vec<anyhow::Error>)> {
+    Ok(example::run(&example::Args::try_parse_from(format!("replay {line}").split_whitespace())?))
 }
 
 #[test]
@@ -104,6 +108,31 @@ fn the_example_reads_what_it_writes_and_explains_what_it_cannot_read() {
     std::fs::write(&plain, "z,1\n").unwrap();
     let error = in_words(&run(&plain.display().to_string()).unwrap_err());
     assert!(error.contains("plain.csv") && error.contains("unknown operation \"z\""), "{error}");
+}
+
+/// Files that cannot be read or replayed are named; the others have their rows.
+#[test]
+fn a_bad_file_keeps_no_other_from_being_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("good.csv"), "a,1,4096,0\nf,1,,\n").unwrap();
+    std::fs::write(path("bad.csv"), "z,1\n").unwrap();
+    std::fs::write(path("last.csv"), "a,1,1048576,0\n").unwrap();
+    let line = [path("bad.csv"), path("good.csv"), path("none.csv"), path("last.csv")].join(" ");
+    let (table, errors) = run_all(&line).unwrap();
+    let rows: Vec<&str> = table.lines().filter_map(|row| row.split_whitespace().next()).collect();
+    assert_eq!(rows, ["workload", "good", "last", "2"], "{table}");
+    let errors: Vec<String> = errors.iter().map(in_words).collect();
+    assert_eq!(errors.len(), 2);
+    assert!(errors[0].contains("bad.csv") && errors[0].contains("unknown operation \"z\""), "{errors:?}");
+    assert!(errors[1].contains("none.csv"), "{errors:?}");
+    let (json, errors) = run_all(&format!("--json {line}")).unwrap();
+    assert_eq!((json.lines().count(), errors.len()), (2, 2));
+    // What is wrong with the arguments is no file's fault, and is said once.
+    for wrong in ["--limit 3parsec", "--max-segment 1", "--alloc-conf nothing:1"] {
+        let (table, errors) = run_all(&format!("{wrong} {line}")).unwrap();
+        assert_eq!((table.as_str(), errors.len()), ("", 1), "{wrong}");
+    }
 }
 
 /// What cannot be meant is refused, with what to write instead.
