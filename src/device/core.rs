@@ -2,6 +2,7 @@
 //!
 //! The lock is held for look-ups and appends only, never while wgpu may wait or call back.
 
+use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -164,6 +165,29 @@ pub struct Counters {
     pub failures: u64,
 }
 
+thread_local! {
+    static QUEUE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread is the queue of some device from now on.
+pub(crate) fn become_queue_thread() {
+    QUEUE.set(true);
+}
+
+/// True on the queue threads of all devices, which wait for no device.
+pub(crate) fn on_a_queue_thread() -> bool {
+    QUEUE.get()
+}
+
+/// Refuses to wait on such a thread: it would wait for itself, or two for each other.
+pub(crate) fn may_wait() -> Result<()> {
+    if !on_a_queue_thread() {
+        return Ok(());
+    }
+    let fact = "this is a device's own thread, which others wait for (in a closure of with_encoder, or a waker)";
+    Err(Error::argument("wait", fact, "wait on another thread"))
+}
+
 impl Sleeps for Core {
     fn sleeps(&mut self) -> &mut bool {
         &mut self.queue_sleeps
@@ -310,15 +334,6 @@ impl Core {
     /// True on the thread that encodes and submits.
     pub(crate) fn is_queue_thread(&self) -> bool {
         self.queue_thread == Some(std::thread::current().id())
-    }
-
-    /// Refuses to wait on the thread that would have to do what is waited for.
-    pub(crate) fn may_wait(&self) -> Result<()> {
-        if !self.is_queue_thread() {
-            return Ok(());
-        }
-        let fact = "this is the device's own thread, which cannot wait for itself (a closure of with_encoder, or a waker)";
-        Err(Error::argument("wait", fact, "wait on another thread"))
     }
 
     /// Takes away everybody who waits for an answer. To be called without the lock, what is returned tells them that none will come.

@@ -230,10 +230,10 @@ impl Shared {
         if cfg!(target_arch = "wasm32") {
             return;
         }
-        let mut core = self.lock();
-        if core.is_queue_thread() {
+        if core::on_a_queue_thread() {
             return;
         }
+        let mut core = self.lock();
         let released = core.released_ever;
         while (core.forgotten < released || core.drop_copies) && !core.stop {
             core = self.signals.wait(core);
@@ -424,7 +424,7 @@ impl Device {
         if cfg!(target_arch = "wasm32") {
             return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
         }
-        self.shared().lock().may_wait()?;
+        core::may_wait()?;
         let start = web_time::Instant::now();
         let answer = match timeout {
             None => Some(pollster::block_on(answer)),

@@ -38,7 +38,7 @@ pub use read::ReadFuture;
 pub(crate) use read::read;
 
 use crate::device::command::{Command, MAX_PARAMS, Op};
-use crate::device::core::{Core, MOST_RECORDED, StagingBuffer};
+use crate::device::core::{Core, MOST_RECORDED, StagingBuffer, may_wait};
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
 use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
@@ -462,7 +462,7 @@ fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Cor
         let help = "await a read or synchronize_async between large uploads";
         return Err(Error::Device { fact: "too much is enqueued and a browser's thread cannot wait".into(), help: help.into() });
     }
-    core.may_wait()?;
+    may_wait()?;
     let start = web_time::Instant::now();
     core.look = true;
     core = shared.signals.wait(core);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::device::command::{PipelineId, Recording};
-use crate::device::core::Core;
+use crate::device::core::{Core, become_queue_thread, on_a_queue_thread};
 use crate::device::driver::{self, BufferKind};
 use crate::device::load::Load;
 use crate::device::waiter;
@@ -100,6 +100,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
         .spawn(move || {
+            become_queue_thread();
             // wgpu panics where a driver loses the device inside a wait: waiters are told, and later calls find a queue.
             for _ in 0..MOST_PANICS {
                 match catch_unwind(AssertUnwindSafe(|| queue.run(&for_thread))) {
@@ -116,8 +117,9 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     core.queue_thread = Some(thread.thread().id());
     drop(core);
     Ok(Box::new(move || {
-        // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself.
-        if thread.thread().id() != std::thread::current().id() {
+        // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself, or
+        // that of another device, and two would wait for each other.
+        if !on_a_queue_thread() {
             let _ = thread.join();
         }
     }))

@@ -1,7 +1,10 @@
 //! Streams that wait for events of another device: the host does not wait, other streams go on, nothing hangs whoever goes first.
 
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use linn::stream::interop::Window;
 use linn::wgpu;
 use linn::{Device, DeviceOptions, Error, Event, Stream, Tensor};
 
@@ -134,7 +137,7 @@ fn an_applications_work_is_submitted_though_linn_ends_before_it_may_be() {
         let (event, go_on) = event_to_come(&there);
         let stream = here.default_stream();
         stream.wait_event(&event).unwrap();
-        let (sender, recorded) = std::sync::mpsc::channel();
+        let (sender, recorded) = channel();
         stream.with_encoder(&[], &[], move |_, _| sender.send(()).unwrap()).unwrap();
         let ending = std::thread::spawn(move || drop((stream, here)));
         assert!(recorded.recv_timeout(Duration::from_millis(30)).is_err(), "it waits for the other device");
@@ -167,6 +170,33 @@ fn a_flood_behind_a_wait_waits_for_room_and_goes_on() {
         drop(go_on);
         flood.join().unwrap();
         waiting.synchronize().unwrap();
+    });
+}
+
+/// Each runs a closure that waits for the other device and then drops its last handle.
+#[test]
+fn threads_of_two_devices_do_not_wait_for_each_other() {
+    watched(60, || {
+        for _ in 0..20 {
+            let devices = [open(), open()];
+            let (both, (tell, told)) = (Arc::new(Barrier::new(2)), channel());
+            for which in [0, 1] {
+                let (other, both, tell) = (devices[1 - which].clone(), both.clone(), tell.clone());
+                let closure = move |_: &mut wgpu::CommandEncoder, _: &[Window]| {
+                    both.wait();
+                    other.default_stream().flush();
+                    tell.send([other.synchronize(), ones(&other).to_vec::<f32>().map(drop)]).unwrap();
+                    both.wait();
+                    drop(other);
+                };
+                devices[which].default_stream().with_encoder(&[], &[], closure).unwrap();
+            }
+            drop(devices);
+            for result in told.iter().take(2).flatten() {
+                let error = result.unwrap_err().to_string();
+                assert!(error.starts_with("wait: this is a device's own thread"), "{error}");
+            }
+        }
     });
 }
 

@@ -43,10 +43,24 @@ pub struct Recorded {
 
 /// Views are (place, first cell, cells).
 pub enum Body {
-    Dispatch { reads: Vec<(PlaceId, usize, usize, Mask)>, write: Option<(PlaceId, usize, usize)>, constant: u32, expected: u32 },
-    Upload { chunk: usize, to: (PlaceId, usize, usize) },
-    Download { from: (PlaceId, usize, usize), chunk: usize },
-    Move { place: PlaceId, to: Place },
+    Dispatch {
+        reads: Vec<(PlaceId, usize, usize, Mask)>,
+        write: Option<(PlaceId, usize, usize)>,
+        constant: u32,
+        expected: u32,
+    },
+    Upload {
+        chunk: usize,
+        to: (PlaceId, usize, usize),
+    },
+    Download {
+        from: (PlaceId, usize, usize),
+        chunk: usize,
+    },
+    Move {
+        place: PlaceId,
+        to: Place,
+    },
     /// Nothing: it waits for another device.
     Hold,
 }
