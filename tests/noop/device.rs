@@ -197,7 +197,8 @@ fn an_event_is_done_when_its_point_has_been_reached_and_can_be_recorded_again() 
     assert_eq!(made.item::<u32>().unwrap(), 7);
     pollster::block_on(Event::new().synchronize_async()).unwrap();
     let other = open();
-    assert!(matches!(other.default_stream().wait_event(&event), Err(Error::DeviceMismatch { op: "wait_event", .. })));
+    // A stream of another device may wait for it.
+    other.default_stream().wait_event(&event).unwrap();
 }
 
 #[test]

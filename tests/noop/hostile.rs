@@ -261,8 +261,10 @@ fn whatever_threads_do_nothing_hangs_and_no_memory_is_left() {
                 let lost = device.synchronize().err();
                 assert!(lost.is_none(), "round {round}: {}", lost.unwrap());
                 device.validate_memory().unwrap();
-                assert_eq!(device.pinned_memory_stats().held.current, 0, "round {round}");
-                assert_eq!(device.memory_allocated(), 0, "round {round}");
+                // Wakers and closures drop what they hold on the device's thread, perhaps a moment later; a leak never ends.
+                while device.memory_allocated() > 0 || device.pinned_memory_stats().held.current > 0 {
+                    std::thread::yield_now();
+                }
                 let x = Tensor::from_slice(device, &[2], &[1.0f32, 2.0]).unwrap();
                 device.set_sync_debug(SyncDebug::Off);
                 assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
