@@ -337,7 +337,6 @@ impl Core {
     }
 
     /// Takes away everybody who waits for an answer. To be called without the lock, what is returned tells them that none will come.
-    #[must_use]
     pub(crate) fn orphans(&mut self) -> impl FnOnce() + use<> {
         let (waiters, submit_waiters) = (std::mem::take(&mut self.waiters), std::mem::take(&mut self.submit_waiters));
         let (reads, orders) = (std::mem::take(&mut self.reads), std::mem::take(&mut self.orders));
