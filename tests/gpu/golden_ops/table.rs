@@ -49,6 +49,8 @@ pub struct Row {
     pub run: fn(&Call) -> Answer,
     /// The in-place form, where linn has it; changes the call's first tensor.
     pub in_place: Option<fn(&Call) -> Answer<()>>,
+    /// linn's name of it, where that is not PyTorch's.
+    pub called: Option<&'static str>,
     /// Operands repeat to the shape of the result, so they may also be given as expanded views of that shape.
     pub broadcasts: bool,
     /// PyTorch refuses some layouts (`view`): then an error is right too.
@@ -62,13 +64,17 @@ pub struct Row {
 
 /// A row that computes on the device and meets [`STRICT`].
 pub const fn row(name: &'static str, run: fn(&Call) -> Answer) -> Row {
-    Row { name, run, in_place: None, broadcasts: false, may_refuse_layouts: false, waits: None, tolerance: STRICT, looser: None }
+    Row { name, run, in_place: None, called: None, broadcasts: false, may_refuse_layouts: false, waits: None, tolerance: STRICT, looser: None }
 }
 
 #[allow(dead_code, reason = "some marks wait for the rows that need them")]
 impl Row {
     const fn in_place(self, run: fn(&Call) -> Answer<()>) -> Row {
         Row { in_place: Some(run), ..self }
+    }
+
+    const fn called(self, name: &'static str) -> Row {
+        Row { called: Some(name), ..self }
     }
 
     const fn broadcasts(self) -> Row {

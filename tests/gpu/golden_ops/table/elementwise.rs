@@ -45,7 +45,7 @@ pub const ROWS: &[Row] = &[
     one!("positive", positive),
     one!("rad2deg", rad2deg, rad2deg_),
     one!("round", round, round_),
-    one!("sgn", sign, sign_),
+    one!("sgn", sign, sign_).called("sign"),
     one!("signbit", signbit),
     one!("sinc", sinc, sinc_),
     one!("sinh", sinh, sinh_),
@@ -55,9 +55,9 @@ pub const ROWS: &[Row] = &[
         give(c.input()?.nan_to_num(c.float_opt(1, "nan")?, c.float_opt(2, "posinf")?, c.float_opt(3, "neginf")?))
     })
     .in_place(|c| done(c.input()?.nan_to_num_(c.float_opt(1, "nan")?, c.float_opt(2, "posinf")?, c.float_opt(3, "neginf")?))),
-    row("round.decimals_0", decimals).in_place(decimals_),
-    row("round.decimals_3", decimals).in_place(decimals_),
-    row("round.decimals_neg_3", decimals).in_place(decimals_),
+    row("round.decimals_0", decimals).in_place(decimals_).called("round_decimals"),
+    row("round.decimals_3", decimals).in_place(decimals_).called("round_decimals"),
+    row("round.decimals_neg_3", decimals).in_place(decimals_).called("round_decimals"),
     two!("atan2", atan2, atan2_),
     two!("copysign", copysign, copysign_),
     row("div.floor_rounding", |c| mode(c, "floor").and(give(c.input()?.div_floor(&c.tensor(1, "other")?))))
