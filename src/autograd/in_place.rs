@@ -255,6 +255,8 @@ in_place_methods! {
     addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = addcdiv;
     clamp_(low: impl Into<Scalar>, high: impl Into<Scalar>) = clamp;
     clamp_tensor_(low: Option<&Tensor>, high: Option<&Tensor>) = clamp_tensor;
+    tril_(diagonal: isize) = tril;
+    triu_(diagonal: isize) = triu;
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = masked_fill;
 }
 

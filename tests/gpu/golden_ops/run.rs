@@ -248,7 +248,8 @@ impl<'a> Operator<'a> {
     /// The text names the operation and an operand: the shape, the type or the number of dimensions of a tensor, an index in it,
     /// or another argument.
     fn explains(&self, case: &Case, text: &str) -> Result<(), String> {
-        let name = self.row.called.unwrap_or(self.name.trim_start_matches("nn.functional.").split('.').next().unwrap_or_default());
+        let name =
+            self.row.called.unwrap_or(self.name.trim_start_matches("nn.functional.").split('.').next().unwrap_or_default());
         if ![name.to_string(), format!("{name}_")].iter().any(|name| has_word(text, name)) {
             return Err(format!("the error does not name {name}: {text}"));
         }

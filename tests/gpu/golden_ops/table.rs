@@ -13,17 +13,19 @@ mod elementwise;
 mod index;
 mod matmul;
 mod nn;
+mod rearrange;
 mod reduce;
 mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 10] = [
+pub const FAMILIES: [(&str, &[Row]); 11] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
     ("elementwise", elementwise::ROWS),
     ("activations", activations::ROWS),
     ("reduce", reduce::ROWS),
+    ("rearrange", rearrange::ROWS),
     ("views", views::ROWS),
     ("index", index::ROWS),
     ("matmul", matmul::ROWS),
@@ -64,7 +66,17 @@ pub struct Row {
 
 /// A row that computes on the device and meets [`STRICT`].
 pub const fn row(name: &'static str, run: fn(&Call) -> Answer) -> Row {
-    Row { name, run, in_place: None, called: None, broadcasts: false, may_refuse_layouts: false, waits: None, tolerance: STRICT, looser: None }
+    Row {
+        name,
+        run,
+        in_place: None,
+        called: None,
+        broadcasts: false,
+        may_refuse_layouts: false,
+        waits: None,
+        tolerance: STRICT,
+        looser: None,
+    }
 }
 
 #[allow(dead_code, reason = "some marks wait for the rows that need them")]
