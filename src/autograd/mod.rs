@@ -43,4 +43,4 @@ pub use gradcheck::{GradcheckOptions, gradcheck};
 pub use leaf::HookHandle;
 pub use methods::{cat, stack};
 pub use mode::{EnableGradGuard, NoGradGuard, enable_grad, enable_grad_guard, is_grad_enabled, no_grad, no_grad_guard};
-pub use rearrange::{PadMode, meshgrid};
+pub use rearrange::{Indexing, PadMode, meshgrid};

@@ -56,6 +56,10 @@ impl Tensor {
     #[track_caller]
     pub fn flip(&self, dims: &[isize]) -> Result<Tensor> {
         let mut out = self.positive()?;
+        if self.rank() == 0 {
+            dims.iter().try_for_each(|dim| resolve_dim("flip", *dim, 0).map(drop))?;
+            return Ok(out);
+        }
         let mut seen = Vec::new();
         for dim in dims {
             let dim = resolve_dim("flip", *dim, self.rank())?;
@@ -108,7 +112,7 @@ impl Tensor {
         }
         let mut out = self.positive()?;
         for (shift, dim) in shifts.iter().zip(dims) {
-            let at = resolve_dim("roll", *dim, self.rank())?;
+            let at = dimension("roll", self, *dim)?;
             let len = self.shape()[at] as isize;
             if len > 1 {
                 let start = (-shift).rem_euclid(len);
@@ -121,16 +125,20 @@ impl Tensor {
 
     /// Turned by 90 degrees `k` times, from the first of `dims` to the second.
     #[track_caller]
-    pub fn rot90(&self, k: isize, dims: [isize; 2]) -> Result<Tensor> {
+    pub fn rot90(&self, k: isize, dims: &[isize]) -> Result<Tensor> {
         const OP: &str = "rot90";
+        let refuse = || {
+            let fact = format!("dims {dims:?} of a tensor of shape {:?}", self.shape());
+            Error::argument(OP, fact, "pass two dimensions of a tensor that has them")
+        };
+        let &[a, b] = dims else { return Err(refuse()) };
         if self.rank() < 2 {
-            return Err(Error::shape(OP, format!("a tensor of shape {:?}", self.shape()), "pass at least 2 dimensions"));
+            return Err(refuse());
         }
-        let [a, b] = [resolve_dim(OP, dims[0], self.rank())?, resolve_dim(OP, dims[1], self.rank())?];
+        let [a, b] = [resolve_dim(OP, a, self.rank())? as isize, resolve_dim(OP, b, self.rank())? as isize];
         if a == b {
-            return Err(Error::argument(OP, format!("dims {dims:?} are one dimension"), "pass two dimensions"));
+            return Err(refuse());
         }
-        let [a, b] = [a as isize, b as isize];
         match k.rem_euclid(4) {
             0 => self.positive(),
             1 => self.flip(&[b])?.transpose(a, b)?.contiguous(),
@@ -185,7 +193,7 @@ impl Tensor {
     /// Each entry of `dim` `count` times, side by side.
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, dim: isize) -> Result<Tensor> {
-        let at = resolve_dim("repeat_interleave", dim, self.rank())?;
+        let at = dimension("repeat_interleave", self, dim)?;
         let mut wide: Vec<isize> = self.shape().iter().map(|len| *len as isize).collect();
         let mut shape = wide.clone();
         shape[at] *= count as isize;
@@ -198,13 +206,12 @@ impl Tensor {
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
         let shape: Vec<isize> = index.shape().iter().map(|len| *len as isize).collect();
         let flat = self.reshape(&[self.len() as isize])?;
-        let zero = ops::copy::full(index.device(), &[], 0, index.dtype())?;
-        let from_back = index.add_scalar(self.len() as i64)?;
-        let index = from_back.where_(&index.lt(&zero)?, index)?;
+        let index = from_front(index, self.len())?;
         flat.index_select(0, &index.reshape(&[index.len() as isize])?)?.reshape(&shape)
     }
 
-    /// [`Tensor::gather`] with tensors that are broadcast to each other in all dimensions but `dim`.
+    /// [`Tensor::gather`] with tensors that are broadcast to each other in all dimensions but `dim`; negative indices count from the
+    /// back.
     #[track_caller]
     pub fn take_along_dim(&self, index: &Tensor, dim: isize) -> Result<Tensor> {
         const OP: &str = "take_along_dim";
@@ -222,7 +229,7 @@ impl Tensor {
             of_self.push(if i == at { *a as isize } else { both });
             of_index.push(if i == at { *b as isize } else { both });
         }
-        self.expand(&of_self)?.gather(dim, &index.expand(&of_index)?)
+        self.expand(&of_self)?.gather(dim, &from_front(&index.expand(&of_index)?, self.shape().get(at).copied().unwrap_or(1))?)
     }
 
     /// Elements on and below diagonal `diagonal` of the last two dimensions, 0 elsewhere.
@@ -347,7 +354,7 @@ impl Tensor {
     #[track_caller]
     pub fn cross(&self, other: &Tensor, dim: isize) -> Result<Tensor> {
         const OP: &str = "cross";
-        let at = resolve_dim(OP, dim, self.rank())?;
+        let at = dimension(OP, self, dim)?;
         if self.rank() != other.rank() || self.shape()[at] != 3 || other.shape()[at] != 3 {
             return Err(Error::shape(
                 OP,
@@ -405,7 +412,7 @@ impl Tensor {
     /// The first half of `dim` times the sigmoid of the second.
     #[track_caller]
     pub fn glu(&self, dim: isize) -> Result<Tensor> {
-        let at = resolve_dim("glu", dim, self.rank())?;
+        let at = dimension("glu", self, dim)?;
         let len = self.shape()[at];
         if !len.is_multiple_of(2) {
             return Err(Error::shape(
@@ -481,15 +488,45 @@ fn column_less_row(device: &Device, rows: usize, columns: usize) -> Result<Tenso
     Tensor::arange(device, columns, DType::I32)?.unsqueeze(0)?.sub(&row)
 }
 
-/// Vectors (or 0-d tensors) as grids: tensor i varies along dimension i of all results. PyTorch's `indexing="ij"`.
+/// Indices (i32) among `len` entries, where negative ones counted from the back.
 #[track_caller]
-pub fn meshgrid(tensors: &[&Tensor]) -> Result<Vec<Tensor>> {
+fn from_front(index: &Tensor, len: usize) -> Result<Tensor> {
+    let zero = ops::copy::full(index.device(), &[], 0, index.dtype())?;
+    index.add_scalar(len as i64)?.where_(&index.lt(&zero)?, index)
+}
+
+/// Dimension `dim` of a tensor that has dimensions.
+fn dimension(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
+    if x.rank() == 0 {
+        return Err(Error::shape(op, "a tensor of 0 dimensions (shape [])", "pass a tensor of at least 1 dimension"));
+    }
+    resolve_dim(op, dim, x.rank())
+}
+
+/// Which dimension of a grid the first two tensors vary along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Indexing {
+    /// The first along dimension 0, the second along dimension 1: rows and columns.
+    Ij,
+    /// The first along dimension 1, the second along dimension 0: x and y.
+    Xy,
+}
+
+/// Vectors (or 0-d tensors) as grids: each varies along a dimension of all results, in their order, but for `indexing`.
+#[track_caller]
+pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> {
     const OP: &str = "meshgrid";
     if tensors.is_empty() {
         return Err(Error::argument(OP, "there are no tensors", "pass at least one tensor"));
     }
     if let Some(other) = tensors.iter().find(|tensor| tensor.rank() > 1) {
         return Err(Error::shape(OP, format!("a tensor of shape {:?}", other.shape()), "pass tensors of 0 or 1 dimensions"));
+    }
+    if let (Indexing::Xy, [first, second, rest @ ..]) = (indexing, tensors) {
+        let swapped: Vec<&Tensor> = [*second, *first].into_iter().chain(rest.iter().copied()).collect();
+        let mut grids = meshgrid(&swapped, Indexing::Ij)?;
+        grids.swap(0, 1);
+        return grids.iter().map(|grid| grid.transpose(0, 1)).collect();
     }
     let sizes: Vec<isize> = tensors.iter().map(|tensor| tensor.len() as isize).collect();
     let grid = |(i, tensor): (usize, &&Tensor)| {

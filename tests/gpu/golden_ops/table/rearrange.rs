@@ -1,6 +1,6 @@
 //! Elements in other places.
 
-use linn::autograd::{PadMode, meshgrid};
+use linn::autograd::{Indexing, PadMode, meshgrid};
 use linn::{DType, Tensor};
 
 use super::{Row, row};
@@ -33,8 +33,8 @@ pub const ROWS: &[Row] = &[
         let (start, end, steps) = (c.float(0, "start")?, c.float(1, "end")?, c.len(2, "steps")?);
         f32_only(c).and(give(Tensor::logspace(c.device(), start, end, steps, c.float_or(3, "base", 10.0)?)))
     }),
-    row("meshgrid.list_of_tensors", |c| ij(c).and(grids(c.tensors(0, "tensors")?))),
-    row("meshgrid.variadic_tensors", |c| ij(c).and(grids(c.tensors_from(0, "tensors")?))),
+    row("meshgrid.list_of_tensors", |c| grids(c, c.tensors(0, "tensors")?)),
+    row("meshgrid.variadic_tensors", |c| grids(c, c.tensors_from(0, "tensors")?)),
     row("nn.functional.glu", |c| give(c.input()?.glu(c.int_or(1, "dim", -1)?))),
     row("nn.functional.pad.circular", pad),
     row("nn.functional.pad.constant", pad),
@@ -51,11 +51,7 @@ pub const ROWS: &[Row] = &[
         };
         give(c.input()?.roll(&list(1, "shifts")?, &list(2, "dims")?))
     }),
-    row("rot90", |c| {
-        let dims = c.ints_opt(2, "dims")?.unwrap_or(vec![0, 1]);
-        let &[a, b] = dims.as_slice() else { return Err(Fault::Row("rot90 takes two dimensions".into())) };
-        give(c.input()?.rot90(c.int_or(1, "k", 1)?, [a, b]))
-    }),
+    row("rot90", |c| give(c.input()?.rot90(c.int_or(1, "k", 1)?, &c.ints_opt(2, "dims")?.unwrap_or(vec![0, 1])))),
     row("sum_to_size", |c| {
         let sizes: Vec<usize> = c.ints_from(1, "size")?.into_iter().map(|len| len as usize).collect();
         give(c.input()?.sum_to_size(&sizes))
@@ -65,7 +61,7 @@ pub const ROWS: &[Row] = &[
         let (x, index) = (c.input()?, c.tensor(1, "indices")?);
         match c.int_opt(2, "dim")? {
             Some(dim) => give(x.take_along_dim(&index, dim)),
-            None => give(x.take(&index)),
+            None => give(x.take(&index.flatten(0, -1)?)),
         }
     }),
     row("tile", |c| give(c.input()?.tile(&c.lens(1, "dims")?))),
@@ -105,13 +101,11 @@ fn f32_only(c: &Call) -> Answer<()> {
     }
 }
 
-fn ij(c: &Call) -> Answer<()> {
-    match c.text_or(KEY, "indexing", "ij")? {
-        "ij" => Ok(()),
-        other => Err(Fault::Row(format!("indexing {other}"))),
-    }
-}
-
-fn grids(tensors: Vec<Tensor>) -> Answer {
-    give(meshgrid(&tensors.iter().collect::<Vec<_>>()))
+fn grids(c: &Call, tensors: Vec<Tensor>) -> Answer {
+    let indexing = match c.text_or(KEY, "indexing", "ij")? {
+        "ij" => Indexing::Ij,
+        "xy" => Indexing::Xy,
+        other => return Err(Fault::Row(format!("indexing {other}"))),
+    };
+    give(meshgrid(&tensors.iter().collect::<Vec<_>>(), indexing))
 }
