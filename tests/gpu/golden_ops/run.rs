@@ -432,23 +432,23 @@ fn like(host: &Host, like: &Host) -> Host {
 enum Read {
     F32(TensorRead<f32>),
     I32(TensorRead<i32>),
+    Bool(TensorRead<u8>),
 }
 
 impl Read {
     fn of(tensor: &Tensor) -> linn::Result<Read> {
         Ok(match tensor.dtype() {
             DType::I32 => Read::I32(tensor.to_vec_async()?),
+            DType::Bool => Read::Bool(tensor.to_vec_async()?),
             _ => Read::F32(tensor.to_vec_async()?),
         })
     }
 
     fn wait(self, want: &Host) -> linn::Result<Host> {
-        let data = match (self, &want.data) {
-            // Until linn has truth values: 0 or 1 in any type.
-            (Read::F32(read), Data::Bool(_)) => Data::Bool(read.wait()?.iter().map(|value| *value as u8).collect()),
-            (Read::I32(read), Data::Bool(_)) => Data::Bool(read.wait()?.iter().map(|value| *value as u8).collect()),
-            (Read::F32(read), _) => Data::F32(read.wait()?),
-            (Read::I32(read), _) => Data::I32(read.wait()?),
+        let data = match self {
+            Read::F32(read) => Data::F32(read.wait()?),
+            Read::I32(read) => Data::I32(read.wait()?),
+            Read::Bool(read) => Data::Bool(read.wait()?),
         };
         Ok(Host { shape: want.shape.clone(), data })
     }
