@@ -110,6 +110,19 @@ impl Error {
         Error::Argument { op, fact: fact.into(), help: help.into() }
     }
 
+    /// The error as that of `op`, of an operation that is put together from others.
+    pub(crate) fn of(mut self, op: &'static str) -> Error {
+        if let Error::Shape { op: name, .. }
+        | Error::DType { op: name, .. }
+        | Error::Argument { op: name, .. }
+        | Error::DeviceMismatch { op: name, .. }
+        | Error::Limit { op: name, .. } = &mut self
+        {
+            *name = op;
+        }
+        self
+    }
+
     /// An [`Error::File`].
     pub fn file(fact: impl Into<String>, help: impl Into<String>) -> Error {
         Error::File { fact: fact.into(), help: help.into() }

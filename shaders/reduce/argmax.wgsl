@@ -19,8 +19,8 @@ fn main(
     for (var k = first + p.splits; k < p.n; k += p.splits) {
         let value = load_a(base + k * p.stride);
         let at = position(base + k * p.stride, k);
-        let equal = value == best || (is_nan(value) && is_nan(best));
-        let larger = !is_nan(best) && (value > best || is_nan(value));
+        let equal = value == best || (unordered(value) && unordered(best));
+        let larger = !unordered(best) && (value > best || unordered(value));
         if larger || (equal && at < best_at) {
             best = value;
             best_at = at;

@@ -257,6 +257,13 @@ in_place_methods! {
     clamp_tensor_(low: Option<&Tensor>, high: Option<&Tensor>) = clamp_tensor;
     tril_(diagonal: isize) = tril;
     triu_(diagonal: isize) = triu;
+    addmm_(a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addmm;
+    addmv_(a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addmv;
+    addr_(u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addr;
+    baddbmm_(a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = baddbmm;
+    addbmm_(a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addbmm;
+    cumsum_(dim: isize) = cumsum;
+    cumprod_(dim: isize) = cumprod;
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = masked_fill;
 }
 

@@ -231,6 +231,12 @@ impl Tensor {
         record_unary("softmax", self, &[&kept], out, rule)
     }
 
+    /// exp(-x) / sum(exp(-x)) along `dim`.
+    #[track_caller]
+    pub fn softmin(&self, dim: isize) -> Result<Tensor> {
+        self.neg()?.softmax(dim)
+    }
+
     /// x - log(sum(exp(x))) along `dim`.
     #[track_caller]
     pub fn log_softmax(&self, dim: isize) -> Result<Tensor> {
@@ -320,15 +326,6 @@ impl Tensor {
     }
 }
 
-/// Positions: results that carry no gradient.
-impl Tensor {
-    /// Position (i32) of the first maximum along `dim`.
-    #[track_caller]
-    pub fn argmax(&self, dim: isize, keep: KeepDim) -> Result<Tensor> {
-        ops::reduce::argmax(self, dim, keep)
-    }
-}
-
 /// The tensors one after the other along `dim`. Tensors of shape `[0]` go with any others, and add nothing (PyTorch's rule).
 #[track_caller]
 pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
@@ -373,7 +370,7 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 }
 
 /// Dimensions counted from the front; all of them where none is named.
-fn resolved(op: &'static str, dims: &[isize], rank: usize) -> Result<Vec<usize>> {
+pub(super) fn resolved(op: &'static str, dims: &[isize], rank: usize) -> Result<Vec<usize>> {
     if dims.is_empty() {
         return Ok((0..rank).collect());
     }

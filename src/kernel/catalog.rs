@@ -518,9 +518,35 @@ kernels! {
         /// smallest element; NaN where there is one
         min F REDUCE = "f_minimum(a, b)" with ["shared/float"];
         /// position of the largest element (the first of equal ones), and its value
-        argmax F ARGMAX with ["shared/float"];
+        argmax F ARGMAX with ["shared/float", "reduce/float"];
         /// further stages of argmax
-        argmax_merge F ARGMAX_MERGE with ["shared/float"];
+        argmax_merge F ARGMAX_MERGE with ["shared/float", "reduce/float"];
+        /// product; i32 and u32 wrap
+        prod WORDS REDUCE = "a * b";
+        /// largest element, whole numbers
+        max_integer IU REDUCE = "max(a, b)";
+        /// smallest element, whole numbers
+        min_integer IU REDUCE = "min(a, b)";
+        /// argmax of whole numbers
+        argmax_integer IU ARGMAX with ["reduce/whole"];
+        /// further stages of argmax_integer
+        argmax_merge_integer IU ARGMAX_MERGE with ["reduce/whole"];
+    }
+    scan {
+        /// running sum; i32 and u32 wrap
+        cumsum WORDS SCAN = "a + b";
+        /// running product; i32 and u32 wrap
+        cumprod WORDS SCAN = "a * b";
+        /// running maximum; NaN from the first one on
+        cummax F SCAN = "f_maximum(a, b)" with ["shared/float"];
+        /// running minimum; NaN from the first one on
+        cummin F SCAN = "f_minimum(a, b)" with ["shared/float"];
+        /// running maximum, whole numbers
+        cummax_integer IU SCAN = "max(a, b)";
+        /// running minimum, whole numbers
+        cummin_integer IU SCAN = "min(a, b)";
+        /// running logarithm of the sum of exponentials
+        logcumsumexp F SCAN = "f_logaddexp(a, b)" with ["shared/float", "shared/special"];
     }
     matmul {
         /// out = a b: matrices of any strides, in batches

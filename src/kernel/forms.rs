@@ -134,6 +134,27 @@ pub(super) const ARGMAX_MERGE: &[Form] = &[Form {
     ..ARGMAX_PLAIN
 }];
 
+const SCAN_RUNNING: Form = Form {
+    body: "scan/walk",
+    bindings: &[bind("a", Role::In, "elem"), bind("carry", Role::In, "elem"), bind("out", Role::Out, "elem")],
+    pieces: &["shared/index", "scan/running"],
+    params: Some(params::Scan::INFO),
+    formula: FormulaKind::Combine,
+    constants: &[("WG", 32)],
+    ..PLAIN
+};
+/// Form of scans that keeps only the end of each block.
+pub const TOTALS: u8 = 1;
+pub(super) const SCAN: &[Form] = &[
+    SCAN_RUNNING,
+    Form {
+        suffix: "totals",
+        bindings: &[bind("a", Role::In, "elem"), bind("out", Role::Out, "elem")],
+        pieces: &["shared/index", "scan/totals"],
+        ..SCAN_RUNNING
+    },
+];
+
 /// The form over `vec4`s of kernels that work on rows: row length and offsets are multiples of 4.
 pub const VEC4: u8 = 1;
 const NORM: Form = Form { params: Some(params::Norm::INFO), constants: &[("WG", 32)], ..PLAIN };

@@ -10,7 +10,7 @@ pub mod sharing;
 pub mod source;
 
 pub use catalog::{Class, Form, Inputs, Kernel, KernelId, Results, Role};
-pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, STRIDED, STRIDED_VEC4, VEC4};
+pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, STRIDED, STRIDED_VEC4, TOTALS, VEC4};
 pub use params::Params;
 pub use sharing::Sharing;
 pub use source::ParamPath;

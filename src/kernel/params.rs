@@ -183,6 +183,26 @@ params! {
         pad2: u32,
     }
 
+    /// Running results over the middle of `[outer, n, inner]`, contiguous.
+    Scan {
+        /// outer * blocks * inner.
+        jobs: u32,
+        /// Length of a line.
+        n: u32,
+        /// Elements of a block, at most 16,384.
+        block: u32,
+        /// Blocks of a line.
+        blocks: u32,
+        /// Length of the inner dimension.
+        inner: u32,
+        /// Where the input starts.
+        offset: u32,
+        /// Where the result starts.
+        out_offset: u32,
+        /// 1 where lines are walked from their end.
+        backward: u32,
+    }
+
     /// Layer normalisation over rows; lengths and offsets in items.
     Norm {
         /// Rows.

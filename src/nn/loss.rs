@@ -1,5 +1,6 @@
 //! Losses: scalars to call `backward` on.
 
+use crate::autograd::Reduction;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
@@ -23,5 +24,5 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<Tensor> {
 /// Mean of (x - target)^2 over all elements, 0-d.
 #[track_caller]
 pub fn mse_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
-    x.sub(target)?.square()?.mean_all()
+    x.mse_loss(target, Reduction::Mean)
 }

@@ -1,11 +1,13 @@
-//! Cross entropy. Letters: N rows, V classes.
+//! Cross entropies. Letters: N rows, V classes.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::kernel::params::Loss;
 use crate::memory::Category;
+use crate::ops::binary::{mul, sub};
 use crate::ops::elementwise::{grid_for, index, per_invocation};
+use crate::ops::unary::{add_scalar, clamp, log, log1p, neg};
 use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce};
 use crate::tensor::Tensor;
 
@@ -88,4 +90,13 @@ fn params(op: &'static str, logits: &Tensor, targets: &Tensor, n: usize, v: usiz
         targets_offset: index(op, targets.layout().offset())?,
         ..Loss::default()
     })
+}
+
+/// -(target log(x) + (1 - target) log(1 - x)), element by element; logarithms count from -100 on.
+#[track_caller]
+pub fn binary_cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
+    let bounded = |x: &Tensor| clamp(x, -100.0, f64::INFINITY);
+    let (yes, no) = (bounded(&log(x)?)?, bounded(&log1p(&neg(x)?)?)?);
+    // (target - 1) log(1 - x) - target log(x)
+    sub(&mul(&add_scalar(target, -1.0)?, &no)?, &mul(target, &yes)?)
 }

@@ -15,6 +15,7 @@ pub mod norm;
 pub mod optim;
 pub mod random;
 pub mod reduce;
+pub mod scan;
 pub mod softmax;
 pub mod unary;
 

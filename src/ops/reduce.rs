@@ -1,4 +1,5 @@
-//! Sums, means and extremes over dimensions. Empty `dims` means all dimensions; the order of summation is fixed.
+//! Sums, products, means and extremes over dimensions. Empty `dims` means all dimensions; the order of summation is fixed.
+//! Halves are reduced in f32 and rounded once, at the end.
 //!
 //! Every reduction is one over the middle of `[outer, n, inner]` with strides. Long ones take several stages: `splits`
 //! invocations share a result, and the next stage reduces what they found.
@@ -9,8 +10,11 @@ use crate::kernel::params::Reduce;
 use crate::kernel::{COLUMNS_VEC4, Class, Kernel, KernelId, ROWS_VEC4};
 use crate::layout::{Layout, resolve_dim};
 use crate::memory::Category;
+use crate::ops::binary::{add, sub, where_scalar};
+use crate::ops::copy::{self, contiguous, to_dtype};
 use crate::ops::elementwise::{check_dtype, grid_for, index, scalar_bits};
-use crate::ops::{copy, launch};
+use crate::ops::launch;
+use crate::ops::unary::{abs, exp, isfinite, log, neg, pow_scalar, rsub_scalar, sqrt, square};
 use crate::tensor::Tensor;
 
 /// Keep reduced dimensions with length 1, or drop them.
@@ -22,59 +26,159 @@ pub enum KeepDim {
     Drop,
 }
 
-/// Sum over `dims`; integers wrap. The sum of nothing is 0.
+/// Sum over `dims`; integers wrap, bool counts as i32. The sum of nothing is 0.
 #[track_caller]
 pub fn sum(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    reduce("sum", Kernel::sum, x, dims, keep, Empty::Value(0.0), false)
+    in_words(x, |x| reduce("sum", Kernel::sum, x, dims, keep, Empty::Value(0.0), false))
 }
 
-/// Mean over `dims`; f32. The mean of nothing is NaN.
+/// Product over `dims`; integers wrap, bool counts as i32. The product of nothing is 1.
+#[track_caller]
+pub fn prod(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+    in_words(x, |x| reduce("prod", Kernel::prod, x, dims, keep, Empty::Value(1.0), false))
+}
+
+/// Mean over `dims`; floats. The mean of nothing is NaN.
 #[track_caller]
 pub fn mean(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    if x.dtype() != DType::F32 {
-        return Err(Error::DType { op: "mean", got: x.dtype(), expected: "f32" });
-    }
-    reduce("mean", Kernel::sum, x, dims, keep, Empty::Value(f64::NAN), true)
+    expect_float("mean", x)?;
+    in_words(x, |x| reduce("mean", Kernel::sum, x, dims, keep, Empty::Value(f64::NAN), true))
 }
 
-/// Maximum over `dims` (NaN wins); f32.
+/// Maximum over `dims` (NaN wins).
 #[track_caller]
 pub fn amax(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    reduce("amax", Kernel::max, x, dims, keep, Empty::Refused, false)
+    let kernel = if x.dtype().is_float() { Kernel::max } else { Kernel::max_integer };
+    to_dtype(&in_words(x, |x| reduce("amax", kernel, x, dims, keep, Empty::Refused, false))?, x.dtype())
 }
 
-/// Minimum over `dims` (NaN wins); f32.
+/// Minimum over `dims` (NaN wins).
 #[track_caller]
 pub fn amin(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
-    reduce("amin", Kernel::min, x, dims, keep, Empty::Refused, false)
+    let kernel = if x.dtype().is_float() { Kernel::min } else { Kernel::min_integer };
+    to_dtype(&in_words(x, |x| reduce("amin", kernel, x, dims, keep, Empty::Refused, false))?, x.dtype())
 }
 
-/// Position (i32) of the first maximum along `dim`; NaN counts as the largest; f32.
+/// Whether an element over `dims` is not 0 (NaN is not), as bool; false for none.
+#[track_caller]
+pub fn any(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+    let any = reduce("any", Kernel::max_integer, &ones_where_true(x)?, dims, keep, Empty::Value(0.0), false)?;
+    to_dtype(&any, DType::Bool)
+}
+
+/// Whether all elements over `dims` are not 0 (NaN is not), as bool; true for none.
+#[track_caller]
+pub fn all(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+    let all = reduce("all", Kernel::min_integer, &ones_where_true(x)?, dims, keep, Empty::Value(1.0), false)?;
+    to_dtype(&all, DType::Bool)
+}
+
+/// How many elements over `dims` are not 0 (NaN is not), as i32.
+#[track_caller]
+pub fn count_nonzero(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+    reduce("count_nonzero", Kernel::sum, &ones_where_true(x)?, dims, keep, Empty::Value(0.0), false)
+}
+
+/// Position (i32) of the first maximum along `dim`; NaN counts as the largest.
 #[track_caller]
 pub fn argmax(x: &Tensor, dim: isize, keep: KeepDim) -> Result<Tensor> {
-    const OP: &str = "argmax";
-    check_dtype(OP, Kernel::argmax, x.dtype())?;
-    let dim = resolve_dim(OP, dim, x.rank())?;
+    in_words(x, |x| first_largest("argmax", x, dim, keep))
+}
+
+/// Position (i32) of the first minimum along `dim`; NaN counts as the smallest.
+#[track_caller]
+pub fn argmin(x: &Tensor, dim: isize, keep: KeepDim) -> Result<Tensor> {
+    // What turns the order round and loses nothing: -x, and of whole numbers all bits changed.
+    let turned = |x: &Tensor| match x.dtype() {
+        DType::I32 => rsub_scalar(x, -1),
+        DType::U32 => rsub_scalar(x, u32::MAX),
+        _ => neg(x),
+    };
+    in_words(x, |x| first_largest("argmin", &turned(x)?, dim, keep))
+}
+
+/// log(sum(exp(x))) over `dims`, in f32.
+#[track_caller]
+pub fn logsumexp(x: &Tensor, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+    const OP: &str = "logsumexp";
+    in_words(x, |x| {
+        // Less the largest element, unless that is an infinity: inf - inf is NaN. The logarithm of the sum of nothing is -inf.
+        let largest = reduce(OP, Kernel::max, x, dims, KeepDim::Keep, Empty::Value(f64::NEG_INFINITY), false)?;
+        let less = where_scalar(&isfinite(&largest)?, &largest, 0.0)?;
+        let sum = sum(&exp(&sub(x, &less)?)?, dims, keep)?;
+        let less = contiguous(&less)?.with_layout(*sum.layout());
+        add(&log(&sum)?, &less)
+    })
+}
+
+/// The p-norm over `dims`, in f32: (sum of |x|^p)^(1/p), the largest or smallest |x| for infinities, the number of elements that
+/// are not 0 for p = 0.
+#[track_caller]
+pub fn norm(x: &Tensor, p: f64, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+    in_words(x, |x| match p {
+        0.0 => to_dtype(&count_nonzero(x, dims, keep)?, DType::F32),
+        1.0 => sum(&abs(x)?, dims, keep),
+        2.0 => sqrt(&sum(&square(x)?, dims, keep)?),
+        f64::INFINITY => amax(&abs(x)?, dims, keep),
+        f64::NEG_INFINITY => amin(&abs(x)?, dims, keep),
+        _ => pow_scalar(&sum(&pow_scalar(&abs(x)?, p)?, dims, keep)?, 1.0 / p),
+    })
+}
+
+/// Refuses types that are no floats.
+pub(crate) fn expect_float(op: &'static str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_float() {
+        return Ok(());
+    }
+    Err(Error::DType { op, got: x.dtype(), expected: "f32, f16 and bf16" })
+}
+
+/// 1 (i32) where an element is not 0, else 0.
+#[track_caller]
+fn ones_where_true(x: &Tensor) -> Result<Tensor> {
+    to_dtype(&to_dtype(x, DType::Bool)?, DType::I32)
+}
+
+/// `of` in a type whose elements are words: halves through f32 and back, bool as i32.
+#[track_caller]
+pub(crate) fn in_words(x: &Tensor, of: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    match x.dtype() {
+        half @ (DType::F16 | DType::BF16) => {
+            let out = of(&to_dtype(x, DType::F32)?)?;
+            if out.dtype() == DType::F32 { to_dtype(&out, half) } else { Ok(out) }
+        }
+        DType::Bool => of(&to_dtype(x, DType::I32)?),
+        _ => of(x),
+    }
+}
+
+#[track_caller]
+fn first_largest(op: &'static str, x: &Tensor, dim: isize, keep: KeepDim) -> Result<Tensor> {
+    let [first, further] = match x.dtype().is_float() {
+        true => [Kernel::argmax, Kernel::argmax_merge],
+        false => [Kernel::argmax_integer, Kernel::argmax_merge_integer],
+    };
+    let dim = resolve_dim(op, dim, x.rank())?;
     let mut reduced = vec![false; x.rank()];
     reduced.iter_mut().skip(dim).take(1).for_each(|flag| *flag = true);
-    let out = Tensor::empty_as(OP, x.device(), &kept_shape(x.shape(), &reduced, keep), DType::I32, Category::Temporary)?;
+    let out = Tensor::empty_as(op, x.device(), &kept_shape(x.shape(), &reduced, keep), DType::I32, Category::Temporary)?;
     if out.is_empty() {
         return Ok(out);
     }
-    refuse_empty(OP, x)?;
+    refuse_empty(op, x)?;
     let x = copy::contiguous(x)?;
-    let mut middle = Middle::of(x.layout(), &reduced).ok_or_else(|| refuse_middle(OP))?;
+    let mut middle = Middle::of(x.layout(), &reduced).ok_or_else(|| refuse_middle(op))?;
     let (mut values, mut positions): (Tensor, Option<Tensor>) = (x.clone(), None);
     loop {
         let splits = splits(&middle, x.device().class());
         let last = splits == 1;
         let parts = [middle.outer * splits * middle.inner];
-        let best = Tensor::empty_as(OP, x.device(), &parts, x.dtype(), Category::Temporary)?;
-        let at = if last { out.clone() } else { Tensor::empty_as(OP, x.device(), &parts, DType::I32, Category::Temporary)? };
+        let best = Tensor::empty_as(op, x.device(), &parts, x.dtype(), Category::Temporary)?;
+        let at = if last { out.clone() } else { Tensor::empty_as(op, x.device(), &parts, DType::I32, Category::Temporary)? };
         match &positions {
-            None => stage(OP, Kernel::argmax.form(0), &middle, splits, &[&values, &best, &at], x.dtype(), 0, 0)?,
+            None => stage(op, first.form(0), &middle, splits, &[&values, &best, &at], x.dtype(), 0, 0)?,
             Some(found) => {
-                stage(OP, Kernel::argmax_merge.form(0), &middle, splits, &[&values, found, &best, &at], x.dtype(), 0, 0)?;
+                stage(op, further.form(0), &middle, splits, &[&values, found, &best, &at], x.dtype(), 0, 0)?;
             }
         }
         if last {

@@ -1,6 +1,6 @@
 //! Every gradient rule against central differences, on contiguous and strided operands, with broadcasting.
 
-use linn::autograd::{GradcheckOptions, cat, gradcheck};
+use linn::autograd::{ClassOptions, GradcheckOptions, Reduction, cat, gradcheck};
 use linn::ops::attention::Mask;
 use linn::ops::reduce::KeepDim;
 use linn::{DType, Result, Tensor};
@@ -231,4 +231,59 @@ fn view_rules() {
     });
     check("cat", &[numbers(&[2, 3], -1.0, 1.0), numbers(&[2, 1], -1.0, 1.0)], |x| cat(&[&x[0], &x[1], &x[0]], 1)?.square());
     check("to_dtype", &input(), |x| x[0].to_dtype(DType::F32));
+}
+
+#[test]
+fn statistics_rules() {
+    use KeepDim::{Drop, Keep};
+    check_unary("prod", 0.5, 1.5, |x| x.prod(&[1], Drop));
+    let zeros = Tensor::from_slice(&device(), &[3, 3], &[2.0f32, 0.0, 3.0, 0.0, 5.0, 0.0, 1.0, 2.0, 3.0]).unwrap();
+    check("prod with zeros", std::slice::from_ref(&zeros), |x| x[0].prod(&[1], Keep));
+    check("cumprod with zeros", std::slice::from_ref(&zeros), |x| x[0].cumprod(1));
+    check_unary("cumprod", 0.5, 1.5, |x| x.cumprod(0));
+    check_unary("cumsum", -2.0, 2.0, |x| x.cumsum(1));
+    check_unary("logcumsumexp", -2.0, 2.0, |x| x.logcumsumexp(1));
+    check_unary("cummax", -2.0, 2.0, |x| Ok(x.cummax(1)?.0));
+    check_unary("max", -2.0, 2.0, |x| Ok(x.max(0, Drop)?.0));
+    check_unary("min", -2.0, 2.0, |x| Ok(x.min(1, Keep)?.0));
+    check_unary("var", -2.0, 2.0, |x| x.var(&[0], 1.0, Drop));
+    check_unary("std", -2.0, 2.0, |x| x.std(&[], 0.0, Keep));
+    check_unary("logsumexp", -2.0, 2.0, |x| x.logsumexp(&[1], Drop));
+    for p in [0.5, 1.0, 2.0, 3.0, -1.0, f64::INFINITY, f64::NEG_INFINITY] {
+        check_unary(&format!("norm {p}"), 0.4, 2.0, |x| x.norm(p, &[1], Drop));
+    }
+    check_unary("normalize", 0.4, 2.0, |x| x.normalize(2.0, 1, 1e-12));
+    check_unary("diff", -2.0, 2.0, |x| x.diff(2, 1, None, None));
+    check_unary("trapezoid", -2.0, 2.0, |x| x.trapezoid(0.5, 0));
+    let pair = [numbers(&[3, 4], -1.0, 1.0), numbers(&[3, 4], 0.3, 1.7)];
+    check("cosine_similarity", &pair, |x| x[0].cosine_similarity(&x[1], 1, 1e-8));
+    check("dist", &pair, |x| x[0].dist(&x[1], 2.0));
+    check("trapezoid_at", &pair, |x| x[0].trapezoid_at(&x[1], 1));
+    check("kron", &pair, |x| x[0].kron(&x[1]));
+    check("inner", &pair, |x| x[0].inner(&x[1]));
+    check("tensordot", &pair, |x| x[0].tensordot(&x[1], &[0], &[0]));
+}
+
+#[test]
+fn elementwise_loss_rules() {
+    for reduction in [Reduction::None, Reduction::Mean, Reduction::Sum] {
+        let pair = [numbers(&[3, 4], -2.0, 2.0), numbers(&[3, 4], -1.1, 1.7)];
+        check("l1_loss", &pair, |x| x[0].l1_loss(&x[1], reduction));
+        check("smooth_l1_loss", &pair, |x| x[0].smooth_l1_loss(&x[1], 0.7, reduction));
+        check("huber_loss", &pair, |x| x[0].huber_loss(&x[1], 0.7, reduction));
+        let pair = [numbers(&[3, 4], -2.0, 2.0), numbers(&[3, 4], 0.2, 0.8)];
+        check("kl_div", &pair, |x| x[0].kl_div(&x[1], false, reduction));
+        check("kl_div of logarithms", &pair, |x| x[0].kl_div(&x[1], true, reduction));
+        let factors = numbers(&[4], 0.5, 2.0);
+        check("with logits", &pair, |x| x[0].binary_cross_entropy_with_logits(&x[1], Some(&factors), Some(&factors), reduction));
+        let pair = [numbers(&[3, 4], 0.2, 0.8), numbers(&[3, 4], 0.1, 0.9)];
+        check("binary_cross_entropy", &pair, |x| x[0].binary_cross_entropy(&x[1], Some(&factors), reduction));
+        let weight = numbers(&[5], 0.5, 2.0);
+        let options = ClassOptions { weight: Some(&weight), ignore_index: Some(2), reduction, label_smoothing: 0.2 };
+        let targets = ids(&[4], &[3, 2, 0, 4]);
+        check("cross_entropy", &[numbers(&[4, 5], -2.0, 2.0)], |x| x[0].cross_entropy_with(&targets, options));
+        check("nll_loss", &[numbers(&[4, 5], -2.0, 2.0)], |x| x[0].nll_loss(&targets, options));
+        let inputs = [numbers(&[4, 5], -2.0, 2.0), numbers(&[4, 5], 0.1, 0.9)];
+        check("cross_entropy of probabilities", &inputs, |x| x[0].cross_entropy_with(&x[1], options));
+    }
 }

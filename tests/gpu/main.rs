@@ -36,6 +36,7 @@ mod ops_elementwise;
 mod ops_index;
 mod ops_matmul;
 mod ops_reduce;
+mod ops_scan;
 mod ops_softmax;
 mod out_of_memory;
 mod pinned;

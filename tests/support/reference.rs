@@ -241,6 +241,66 @@ pub fn min(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
     fold_middle(a, shape, |x, y| -maximum(-x, -y))
 }
 
+/// Product over the middle dimension.
+pub fn prod(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    fold_middle(a, shape, |x, y| x * y)
+}
+
+/// [`max`] of whole numbers.
+pub fn max_integer(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    max(a, shape)
+}
+
+/// [`min`] of whole numbers.
+pub fn min_integer(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    min(a, shape)
+}
+
+/// The middle dimension of [outer, n, inner] folded with `fold` up to each of its elements.
+fn scan_middle(a: &[f64], [outer, n, inner]: [usize; 3], fold: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    let mut out = a.to_vec();
+    for i in 0..outer * inner {
+        let at = |k: usize| (i / inner * n + k) * inner + i % inner;
+        (1..n).for_each(|k| out[at(k)] = fold(out[at(k - 1)], out[at(k)]));
+    }
+    out
+}
+
+/// Running sum over the middle dimension.
+pub fn cumsum(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    scan_middle(a, shape, |x, y| x + y)
+}
+
+/// Running product over the middle dimension.
+pub fn cumprod(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    scan_middle(a, shape, |x, y| x * y)
+}
+
+/// Running maximum over the middle dimension.
+pub fn cummax(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    scan_middle(a, shape, maximum)
+}
+
+/// Running minimum over the middle dimension.
+pub fn cummin(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    scan_middle(a, shape, |x, y| -maximum(-x, -y))
+}
+
+/// [`cummax`] of whole numbers.
+pub fn cummax_integer(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    cummax(a, shape)
+}
+
+/// [`cummin`] of whole numbers.
+pub fn cummin_integer(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    cummin(a, shape)
+}
+
+/// Running logarithm of the sum of exponentials over the middle dimension.
+pub fn logcumsumexp(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
+    scan_middle(a, shape, |x, y| x.max(y) + (-(x - y).abs()).exp().ln_1p())
+}
+
 /// Position of the first largest element over the middle dimension; NaN is the largest.
 pub fn argmax(a: &[f64], [outer, n, inner]: [usize; 3]) -> Vec<i32> {
     (0..outer * inner)
@@ -257,6 +317,16 @@ pub fn argmax_merge(values: &[f64], positions: &[i32]) -> Option<i32> {
     let largest = values.iter().copied().reduce(maximum)?;
     let is_best = |value: f64| value == largest || (value.is_nan() && largest.is_nan());
     values.iter().zip(positions).filter(|(value, _)| is_best(**value)).map(|(_, position)| *position).min()
+}
+
+/// [`argmax`] of whole numbers.
+pub fn argmax_integer(a: &[f64], shape: [usize; 3]) -> Vec<i32> {
+    argmax(a, shape)
+}
+
+/// [`argmax_merge`] of whole numbers.
+pub fn argmax_merge_integer(values: &[f64], positions: &[i32]) -> Option<i32> {
+    argmax_merge(values, positions)
 }
 
 /// (out, mean, rstd) of rows of `n`.

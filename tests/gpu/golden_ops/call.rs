@@ -155,6 +155,11 @@ impl Call {
         matches!(self.args.get(at).or_else(|| self.kwargs.get(name)), Some(Given::Tensor(_)))
     }
 
+    /// Whether the argument is a text; does not count as read.
+    pub fn is_text(&self, at: usize, name: &str) -> bool {
+        matches!(self.args.get(at).or_else(|| self.kwargs.get(name)), Some(Given::Other(Arg::Text(_))))
+    }
+
     /// Whether the argument is a list, or a vector that stands for one; does not count as read.
     pub fn is_list(&self, at: usize, name: &str) -> bool {
         match self.args.get(at).or_else(|| self.kwargs.get(name)) {
@@ -217,6 +222,14 @@ impl Call {
 
     pub fn ints(&self, at: usize, name: &str) -> Answer<Vec<isize>> {
         self.ints_opt(at, name)?.ok_or_else(|| missing(name))
+    }
+
+    /// A list of lists of ints.
+    pub fn lists_of_ints(&self, at: usize, name: &str) -> Answer<Vec<Vec<isize>>> {
+        match self.find(at, name) {
+            Some(Given::List(items)) => items.iter().map(|item| as_ints(name, item)).collect(),
+            _ => Err(missing(name)),
+        }
     }
 
     /// A list of ints, or all positional arguments from `at` on.

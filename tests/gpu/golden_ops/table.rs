@@ -11,21 +11,25 @@ mod binary;
 mod create;
 mod elementwise;
 mod index;
+mod losses;
 mod matmul;
 mod nn;
 mod rearrange;
 mod reduce;
+mod scan;
 mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 11] = [
+pub const FAMILIES: [(&str, &[Row]); 13] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
     ("elementwise", elementwise::ROWS),
     ("activations", activations::ROWS),
+    ("losses", losses::ROWS),
     ("reduce", reduce::ROWS),
     ("rearrange", rearrange::ROWS),
+    ("scan", scan::ROWS),
     ("views", views::ROWS),
     ("index", index::ROWS),
     ("matmul", matmul::ROWS),

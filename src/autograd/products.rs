@@ -1,0 +1,190 @@
+//! Products of vectors, matrices and batches of them under PyTorch's names, put together from [`Tensor::matmul`].
+
+use crate::dtype::Scalar;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+/// Products whose operands have fixed numbers of dimensions.
+macro_rules! products {
+    ($($(#[$doc:meta])* $name:ident: $rank:literal by $other_rank:literal;)*) => { impl Tensor { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+            const OP: &str = stringify!($name);
+            expect_ranks(OP, self, $rank, other, $other_rank)?;
+            expect_product(OP, self, other)?;
+            self.matmul(other).map_err(|error| error.of(OP))
+        }
+    )* } };
+}
+
+products! {
+    /// Product of two vectors `[K]` of one length -> 0-d.
+    dot: 1 by 1;
+    /// [`Tensor::dot`]; they differ for complex numbers only, which linn does not have.
+    vdot: 1 by 1;
+    /// Product of a matrix `[M, K]` and a vector `[K]` -> `[M]`.
+    mv: 2 by 1;
+    /// Product of two matrices, `[M, K]` and `[K, N]` -> `[M, N]`.
+    mm: 2 by 2;
+    /// Products of as many matrices as there are in both, `[B, M, K]` and `[B, K, N]` -> `[B, M, N]`.
+    bmm: 3 by 3;
+}
+
+impl Tensor {
+    /// Products of all elements of two vectors: `[M]` and `[N]` -> `[M, N]`.
+    #[track_caller]
+    pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
+        const OP: &str = "outer";
+        expect_ranks(OP, self, 1, other, 1)?;
+        self.unsqueeze(1)?.mul(other).map_err(|error| error.of(OP))
+    }
+
+    /// Sums of products over the last dimension of both, whose lengths are equal: `[.., K]` and `[::, K]` -> `[.., ::]`. With a
+    /// 0-d operand the product of both.
+    #[track_caller]
+    pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
+        const OP: &str = "inner";
+        let ([first @ .., k], [second @ .., l]) = (self.shape(), other.shape()) else {
+            return self.mul(other).map_err(|error| error.of(OP));
+        };
+        if k != l {
+            return Err(unfit(OP, self, other, "make the last dimensions equal"));
+        }
+        let shape = sizes(first.iter().chain(second));
+        let flat = |x: &Tensor, rows: &[usize]| x.reshape(&sizes(&[rows.iter().product::<usize>(), *k]));
+        flat(self, first)?.matmul(&flat(other, second)?.transpose(0, 1)?).map_err(|error| error.of(OP))?.reshape(&shape)
+    }
+
+    /// beta self + alpha (a b): a `[M, K]`, b `[K, N]`, self broadcasts to `[M, N]`. With beta 0 what self holds, NaN too, does not
+    /// count.
+    #[track_caller]
+    pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.plus("addmm", beta.into(), alpha.into(), a.mm(b))
+    }
+
+    /// beta self + alpha (a v): a `[M, K]`, v `[K]`, self broadcasts to `[M]`; beta as in [`Tensor::addmm`].
+    #[track_caller]
+    pub fn addmv(&self, a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.plus("addmv", beta.into(), alpha.into(), a.mv(v))
+    }
+
+    /// beta self + alpha (u v^T): u `[M]`, v `[N]`, self broadcasts to `[M, N]`; beta as in [`Tensor::addmm`].
+    #[track_caller]
+    pub fn addr(&self, u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.plus("addr", beta.into(), alpha.into(), u.outer(v))
+    }
+
+    /// beta self + alpha (a b): a `[B, M, K]`, b `[B, K, N]`, self broadcasts to `[B, M, N]`; beta as in [`Tensor::addmm`].
+    #[track_caller]
+    pub fn baddbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.plus("baddbmm", beta.into(), alpha.into(), a.bmm(b))
+    }
+
+    /// beta self + alpha times the sum of the products of a batch: a `[B, M, K]`, b `[B, K, N]`, self broadcasts to `[M, N]`; beta
+    /// as in [`Tensor::addmm`].
+    #[track_caller]
+    pub fn addbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        const OP: &str = "addbmm";
+        expect_ranks(OP, a, 3, b, 3)?;
+        expect_product(OP, a, b)?;
+        // One product over the batch and K.
+        let ([batch, m, k], n) = ([a.shape()[0], a.shape()[1], a.shape()[2]], b.shape()[2]);
+        let rows = a.permute(&[1, 0, 2])?.reshape(&sizes(&[m, batch * k]))?;
+        self.plus(OP, beta.into(), alpha.into(), rows.matmul(&b.reshape(&sizes(&[batch * k, n]))?))
+    }
+
+    /// beta self + alpha product, in the shape of the product.
+    #[track_caller]
+    fn plus(&self, op: &'static str, beta: Scalar, alpha: Scalar, product: Result<Tensor>) -> Result<Tensor> {
+        let product = product.map_err(|error| error.of(op))?.mul_scalar(alpha).map_err(|error| error.of(op))?;
+        self.layout.broadcast_to(op, product.shape())?;
+        let own = match beta.value() {
+            1.0 => self.clone(),
+            0.0 => self.masked_fill(&self.eq(self)?.logical_or(&self.ne(self)?)?, 0)?,
+            _ => self.mul_scalar(beta)?,
+        };
+        own.add(&product).map_err(|error| error.of(op))
+    }
+
+    /// Kronecker product: every element of self times all of `other`. Shapes are aligned at the back, their lengths multiply.
+    #[track_caller]
+    pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
+        let rank = self.rank().max(other.rank());
+        let len = |x: &Tensor, dim: usize| (dim + x.rank()).checked_sub(rank).map_or(1, |dim| x.shape()[dim]);
+        let own: Vec<usize> = (0..rank).flat_map(|dim| [len(self, dim), 1]).collect();
+        let others: Vec<usize> = (0..rank).flat_map(|dim| [1, len(other, dim)]).collect();
+        let shape: Vec<usize> = (0..rank).map(|dim| len(self, dim) * len(other, dim)).collect();
+        let product = self.reshape(&sizes(&own)).and_then(|own| own.mul(&other.reshape(&sizes(&others))?));
+        product.map_err(|error| error.of("kron"))?.reshape(&sizes(&shape))
+    }
+
+    /// Sums of products over the dimensions `dims` of self and `other_dims` of `other`, in pairs of equal lengths (of which one
+    /// may be 1); the dimensions that are left follow each other. PyTorch's `dims=n` is the last n of self and the first n of `other`.
+    #[track_caller]
+    pub fn tensordot(&self, other: &Tensor, dims: &[isize], other_dims: &[isize]) -> Result<Tensor> {
+        const OP: &str = "tensordot";
+        let resolve = |x: &Tensor, dims: &[isize]| -> Result<Vec<usize>> {
+            dims.iter().map(|dim| crate::layout::resolve_dim(OP, *dim, x.rank())).collect()
+        };
+        let (mine, theirs) = (resolve(self, dims)?, resolve(other, other_dims)?);
+        let twice = |dims: &[usize]| (1..dims.len()).any(|i| dims[..i].contains(&dims[i]));
+        let (mut a, mut b) = (self.clone(), other.clone());
+        if mine.len() != theirs.len() || twice(&mine) || twice(&theirs) {
+            return Err(unfit(OP, self, other, "name as many dimensions of both, each once"));
+        }
+        for (i, j) in mine.iter().zip(&theirs) {
+            match (self.shape()[*i], other.shape()[*j]) {
+                (m, n) if m == n => {}
+                // What has length 1 is the same for all entries of the other one.
+                (1, _) => b = b.sum(&[*j as isize], crate::ops::reduce::KeepDim::Keep)?,
+                (_, 1) => a = a.sum(&[*i as isize], crate::ops::reduce::KeepDim::Keep)?,
+                _ => return Err(unfit(OP, self, other, "pair dimensions of equal lengths")),
+            }
+        }
+        let left = |x: &Tensor, dims: &[usize]| (0..x.rank()).filter(|dim| !dims.contains(dim)).collect::<Vec<_>>();
+        let (rows, columns) = (left(self, &mine), left(other, &theirs));
+        let ordered = |x: &Tensor, order: Vec<usize>, first: usize| {
+            let x = x.permute(&sizes(&order))?;
+            let (front, back) = x.shape().split_at(first);
+            x.reshape(&sizes(&[front.iter().product::<usize>(), back.iter().product()]))
+        };
+        let a = ordered(&a, [&rows[..], &mine].concat(), rows.len())?;
+        let b = ordered(&b, [&theirs[..], &columns].concat(), theirs.len())?;
+        let lens = rows.iter().map(|dim| &self.shape()[*dim]).chain(columns.iter().map(|dim| &other.shape()[*dim]));
+        a.matmul(&b).map_err(|error| error.of(OP))?.reshape(&sizes(lens))
+    }
+}
+
+/// Lengths as [`Tensor::reshape`] takes them.
+fn sizes<'a>(lens: impl IntoIterator<Item = &'a usize>) -> Vec<isize> {
+    lens.into_iter().map(|len| *len as isize).collect()
+}
+
+fn unfit(op: &'static str, a: &Tensor, b: &Tensor, help: &'static str) -> Error {
+    Error::shape(op, format!("shapes {:?} and {:?} do not fit", a.shape(), b.shape()), help)
+}
+
+fn expect_ranks(op: &'static str, a: &Tensor, a_rank: usize, b: &Tensor, b_rank: usize) -> Result<()> {
+    if (a.rank(), b.rank()) == (a_rank, b_rank) {
+        return Ok(());
+    }
+    let fact = format!("shapes {:?} and {:?}", a.shape(), b.shape());
+    Err(Error::shape(op, fact, format!("pass tensors of {a_rank} and of {b_rank} dimensions, or use matmul")))
+}
+
+/// Lengths that have to be equal are, and so are the types.
+fn expect_product(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
+    let inner = if b.rank() == 1 { 0 } else { b.rank() - 2 };
+    if a.shape().last() != b.shape().get(inner) || (a.rank() == 3 && a.shape()[0] != b.shape()[0]) {
+        return Err(unfit(op, a, b, "make the lengths that meet equal"));
+    }
+    match a.dtype() == b.dtype() {
+        true => Ok(()),
+        false => Err(Error::argument(
+            op,
+            format!("a tensor of {} and one of {}", a.dtype(), b.dtype()),
+            "convert one of them with to_dtype before the call",
+        )),
+    }
+}

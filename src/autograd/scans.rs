@@ -1,0 +1,135 @@
+//! Running sums, products, extremes along a dimension, differences of neighbours, and integrals by trapezoids.
+
+use super::methods::cat;
+use super::record::record_unary;
+use super::rules;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::resolve_dim;
+use crate::ops;
+use crate::ops::reduce::{KeepDim, expect_float};
+use crate::ops::scan::Direction;
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Sum of the elements of `dim` up to each one; integers wrap, bool counts as i32.
+    #[track_caller]
+    pub fn cumsum(&self, dim: isize) -> Result<Tensor> {
+        let out = ops::scan::cumsum(self, dim, Direction::Forward)?;
+        record_unary("cumsum", self, &[], out, move |b| ops::scan::cumsum(b.grad(), dim, Direction::Backward))
+    }
+
+    /// Product of the elements of `dim` up to each one; integers wrap, bool counts as i32.
+    #[track_caller]
+    pub fn cumprod(&self, dim: isize) -> Result<Tensor> {
+        let out = ops::scan::cumprod(self, dim)?;
+        let kept = out.clone();
+        record_unary("cumprod", self, &[self, &kept], out, move |b| {
+            rules::scan::cumprod_rule(b.saved(0), b.saved(1), b.grad(), dim)
+        })
+    }
+
+    /// log(sum(exp(x))) of the elements of `dim` up to each one, without overflow on the way; floats.
+    #[track_caller]
+    pub fn logcumsumexp(&self, dim: isize) -> Result<Tensor> {
+        expect_float("logcumsumexp", self)?;
+        let out = ops::scan::logcumsumexp(self, dim, Direction::Forward)?;
+        let kept = out.clone();
+        record_unary("logcumsumexp", self, &[self, &kept], out, move |b| {
+            rules::scan::logcumsumexp_rule(b.saved(0), b.saved(1), b.grad(), dim)
+        })
+    }
+
+    /// (largest of the elements of `dim` up to each one, their positions as i32): the last of equal elements, which gets the
+    /// gradient; NaN is the largest.
+    #[track_caller]
+    pub fn cummax(&self, dim: isize) -> Result<(Tensor, Tensor)> {
+        self.running_extreme(ops::scan::cummax, dim)
+    }
+
+    /// (smallest of the elements of `dim` up to each one, their positions as i32): the last of equal elements, which gets the
+    /// gradient; NaN is the smallest.
+    #[track_caller]
+    pub fn cummin(&self, dim: isize) -> Result<(Tensor, Tensor)> {
+        self.running_extreme(ops::scan::cummin, dim)
+    }
+
+    #[track_caller]
+    fn running_extreme(&self, scan: fn(&Tensor, isize) -> Result<Tensor>, dim: isize) -> Result<(Tensor, Tensor)> {
+        let x = self.detach();
+        let extreme = scan(&x, dim)?;
+        // The last position up to here at which an element was the extreme.
+        let mut reached = x.eq(&extreme)?;
+        if x.dtype().is_float() {
+            reached = reached.logical_or(&x.isnan()?)?;
+        }
+        let at = resolve_dim("cummax", dim, self.rank())?;
+        let mut shape = vec![1; self.rank()];
+        shape.iter_mut().skip(at).take(1).for_each(|len| *len = -1);
+        let places = Tensor::arange(self.device(), self.shape().get(at).copied().unwrap_or(1), DType::I32)?.reshape(&shape)?;
+        let positions = ops::scan::cummax(&ops::binary::where_scalar(&reached, &places, 0)?, dim)?;
+        Ok((self.take_positions(dim, &positions)?, positions))
+    }
+
+    /// Each element of `dim` less the one before, `n` times over; `prepend` and `append` are joined to the ends first. Of bool:
+    /// whether they differ.
+    #[track_caller]
+    pub fn diff(&self, n: isize, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
+        const OP: &str = "diff";
+        if self.rank() == 0 {
+            return Err(Error::shape(OP, "a 0-d tensor has no neighbours", "pass a tensor of at least 1 dimension"));
+        }
+        let at = resolve_dim(OP, dim, self.rank())?;
+        if n < 0 {
+            return Err(Error::argument(OP, format!("n is {n} (shape {:?})", self.shape()), "pass an n of at least 0"));
+        }
+        if n == 0 {
+            return Ok(self.clone());
+        }
+        let joined: Vec<&Tensor> = prepend.into_iter().chain([self]).chain(append).collect();
+        let mut x = if joined.len() == 1 { self.clone() } else { cat(&joined, dim)? };
+        for _ in 0..n.unsigned_abs().min(x.shape()[at]) {
+            let len = x.shape()[at].saturating_sub(1);
+            let (before, after) = (x.narrow(dim, 0, len)?, x.narrow(dim, (x.shape()[at] - len) as isize, len)?);
+            x = if x.dtype() == DType::Bool { after.logical_xor(&before)? } else { after.sub(&before)? };
+        }
+        Ok(x)
+    }
+
+    /// Integral of self along `dim` by trapezoids of width `dx`.
+    #[track_caller]
+    pub fn trapezoid(&self, dx: f64, dim: isize) -> Result<Tensor> {
+        self.neighbour_sums(dim)?.sum(&[dim], KeepDim::Drop)?.mul_scalar(dx / 2.0)
+    }
+
+    /// Integral of self along `dim` by trapezoids between the places `x`: a vector along `dim`, or of a shape that broadcasts
+    /// with this one.
+    #[track_caller]
+    pub fn trapezoid_at(&self, x: &Tensor, dim: isize) -> Result<Tensor> {
+        let sums = self.neighbour_sums(dim)?;
+        let at = resolve_dim("trapezoid", dim, self.rank())?;
+        let widths = match x.rank() {
+            1 => {
+                let mut shape = vec![1; self.rank()];
+                shape[at] = -1;
+                x.diff(1, 0, None, None)?.reshape(&shape)?
+            }
+            // Counted from the back, where shapes are aligned.
+            _ => x.diff(1, at as isize - self.rank() as isize, None, None)?,
+        };
+        let areas = sums.mul(&widths).map_err(|error| error.of("trapezoid"))?;
+        areas.sum(&[at as isize - self.rank() as isize], KeepDim::Drop)?.mul_scalar(0.5)
+    }
+
+    /// Each element of `dim` plus the one before.
+    #[track_caller]
+    fn neighbour_sums(&self, dim: isize) -> Result<Tensor> {
+        const OP: &str = "trapezoid";
+        if self.rank() == 0 {
+            return Err(Error::shape(OP, "a 0-d tensor has no neighbours", "pass a tensor of at least 1 dimension"));
+        }
+        let len = self.shape()[resolve_dim(OP, dim, self.rank())?];
+        let few = len.saturating_sub(1);
+        self.narrow(dim, (len - few) as isize, few)?.add(&self.narrow(dim, 0, few)?)
+    }
+}

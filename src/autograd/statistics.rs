@@ -1,0 +1,242 @@
+//! Truths, extremes with their positions, products, moments and norms over dimensions. Empty `dims` means all dimensions.
+//!
+//! Most are put together from other methods, whose gradients they have.
+
+use super::methods::resolved;
+use super::record::record_unary;
+use super::rules;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ops;
+use crate::ops::reduce::{KeepDim, expect_float};
+use crate::tensor::Tensor;
+
+/// Results that carry no gradient.
+impl Tensor {
+    /// Whether all elements over `dims` are not 0, as bool; true for none.
+    #[track_caller]
+    pub fn all(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        ops::reduce::all(self, dims, keep)
+    }
+
+    /// Whether an element over `dims` is not 0, as bool; false for none.
+    #[track_caller]
+    pub fn any(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        ops::reduce::any(self, dims, keep)
+    }
+
+    /// How many elements over `dims` are not 0, as i32.
+    #[track_caller]
+    pub fn count_nonzero(&self, dims: &[isize]) -> Result<Tensor> {
+        ops::reduce::count_nonzero(self, dims, KeepDim::Drop)
+    }
+
+    /// Position (i32) of the first maximum along `dim`, or in the flattened tensor where it is `None`; NaN counts as the largest.
+    #[track_caller]
+    pub fn argmax(&self, dim: impl Into<Option<isize>>, keep: KeepDim) -> Result<Tensor> {
+        self.position(ops::reduce::argmax, dim.into(), keep)
+    }
+
+    /// Position (i32) of the first minimum along `dim`, or in the flattened tensor where it is `None`; NaN counts as the smallest.
+    #[track_caller]
+    pub fn argmin(&self, dim: impl Into<Option<isize>>, keep: KeepDim) -> Result<Tensor> {
+        self.position(ops::reduce::argmin, dim.into(), keep)
+    }
+
+    #[track_caller]
+    fn position(&self, find: fn(&Tensor, isize, KeepDim) -> Result<Tensor>, dim: Option<isize>, keep: KeepDim) -> Result<Tensor> {
+        if let Some(dim) = dim {
+            return find(self, dim, keep);
+        }
+        let at = find(&self.detach().reshape(&[-1])?, 0, KeepDim::Drop)?;
+        if keep == KeepDim::Keep { at.reshape(&vec![1; self.rank()]) } else { Ok(at) }
+    }
+}
+
+/// Extremes and products.
+impl Tensor {
+    /// (maxima along `dim`, their positions as i32): the first of equal elements, which gets the gradient; NaN is the largest.
+    #[track_caller]
+    pub fn max(&self, dim: isize, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        self.at_positions(dim, keep, ops::reduce::argmax(self, dim, KeepDim::Keep).map_err(|error| error.of("max"))?)
+    }
+
+    /// (minima along `dim`, their positions as i32): the first of equal elements, which gets the gradient; NaN is the smallest.
+    #[track_caller]
+    pub fn min(&self, dim: isize, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        self.at_positions(dim, keep, ops::reduce::argmin(self, dim, KeepDim::Keep).map_err(|error| error.of("min"))?)
+    }
+
+    /// (minimum, maximum) along `dim`, or of all elements where it is `None`; NaN wins, equal elements share the gradient.
+    #[track_caller]
+    pub fn aminmax(&self, dim: impl Into<Option<isize>>, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        let dim: Option<isize> = dim.into();
+        let of = |extreme: fn(&Tensor, &[isize], KeepDim) -> Result<Tensor>| {
+            extreme(self, dim.as_slice(), keep).map_err(|error| error.of("aminmax"))
+        };
+        Ok((of(Tensor::amin)?, of(Tensor::amax)?))
+    }
+
+    /// Product over `dims`; integers wrap, bool counts as i32. The product of nothing is 1.
+    #[track_caller]
+    pub fn prod(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        let over = resolved("prod", dims, self.rank())?;
+        let out = ops::reduce::prod(self, dims, keep)?;
+        record_unary("prod", self, &[self], out, move |b| rules::reduce::prod_rule(b.saved(0), b.grad(), &over))
+    }
+
+    /// (the elements at `positions` along `dim`, positions), where `positions` has length 1 there.
+    #[track_caller]
+    fn at_positions(&self, dim: isize, keep: KeepDim, positions: Tensor) -> Result<(Tensor, Tensor)> {
+        let values = self.take_positions(dim, &positions)?;
+        match keep {
+            KeepDim::Keep => Ok((values, positions)),
+            KeepDim::Drop => Ok((values.squeeze(dim)?, positions.squeeze(dim)?)),
+        }
+    }
+
+    /// [`Tensor::gather`] of any type, 0-d tensors too.
+    #[track_caller]
+    pub(super) fn take_positions(&self, dim: isize, positions: &Tensor) -> Result<Tensor> {
+        if self.rank() == 0 {
+            return Ok(self.clone());
+        }
+        let words = match self.dtype() {
+            DType::F16 | DType::BF16 => DType::F32,
+            DType::Bool => DType::I32,
+            other => other,
+        };
+        self.to_dtype(words)?.gather(dim, positions)?.to_dtype(self.dtype())
+    }
+}
+
+/// Sums without NaN, moments, and what belongs to them.
+impl Tensor {
+    /// [`Tensor::sum`] of what is not NaN.
+    #[track_caller]
+    pub fn nansum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        resolved("nansum", dims, self.rank())?;
+        if self.dtype().is_float() { self.masked_fill(&self.isnan()?, 0)?.sum(dims, keep) } else { self.sum(dims, keep) }
+    }
+
+    /// [`Tensor::mean`] of what is not NaN; NaN where there is nothing else.
+    #[track_caller]
+    pub fn nanmean(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        expect_float("nanmean", self)?;
+        let count = self.isnan()?.logical_not()?.sum(dims, keep).map_err(|error| error.of("nanmean"))?;
+        self.nansum(dims, keep)?.div(&count)
+    }
+
+    /// Variance over `dims`: the sum of (x - mean)^2, divided by the number of elements less `correction` (PyTorch's default
+    /// is 1, `unbiased=False` is 0), or by 0 where that is negative. Floats.
+    #[track_caller]
+    pub fn var(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<Tensor> {
+        Ok(self.moments("var", dims, correction, keep)?.0)
+    }
+
+    /// Standard deviation over `dims`: the square root of [`Tensor::var`]. Where it is 0, so is its gradient.
+    #[track_caller]
+    pub fn std(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<Tensor> {
+        Ok(self.deviation("std", dims, correction, keep)?.0)
+    }
+
+    /// ([`Tensor::var`], [`Tensor::mean`]).
+    #[track_caller]
+    pub fn var_mean(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        self.moments("var_mean", dims, correction, keep)
+    }
+
+    /// ([`Tensor::std`], [`Tensor::mean`]).
+    #[track_caller]
+    pub fn std_mean(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        self.deviation("std_mean", dims, correction, keep)
+    }
+
+    #[track_caller]
+    fn moments(&self, op: &'static str, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        expect_float(op, self)?;
+        let over = resolved(op, dims, self.rank())?;
+        let x = self.to_dtype(DType::F32)?;
+        let mean = x.mean(dims, KeepDim::Keep).map_err(|error| error.of(op))?;
+        let count: usize = over.iter().map(|dim| self.shape().get(*dim).copied().unwrap_or(1)).product();
+        // The mean is taken off first: squares of values far from 0 would lose what they differ by.
+        let squares = x.sub(&mean)?.square()?.sum(dims, keep)?;
+        let var = squares.mul_scalar(1.0 / (count as f64 - correction).max(0.0))?;
+        let shape: Vec<isize> = var.shape().iter().map(|len| *len as isize).collect();
+        Ok((var.to_dtype(self.dtype())?, mean.reshape(&shape)?.to_dtype(self.dtype())?))
+    }
+
+    #[track_caller]
+    fn deviation(&self, op: &'static str, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        let (var, mean) = self.moments(op, dims, correction, keep)?;
+        let std = ops::unary::sqrt(&var)?;
+        let kept = std.clone();
+        let std = record_unary(op, &var, &[&kept], std, |b| rules::reduce::deviation_rule(b.saved(0), b.grad()))?;
+        Ok((std, mean))
+    }
+
+    /// log(sum(exp(x))) over `dims`, without overflow on the way; integers give f32.
+    #[track_caller]
+    pub fn logsumexp(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        const OP: &str = "logsumexp";
+        let over = resolved(OP, dims, self.rank())?;
+        let x = if self.dtype().is_float() { self.clone() } else { self.to_dtype(DType::F32)? };
+        let out = ops::reduce::logsumexp(&x.detach(), dims, keep)?;
+        let kept = out.clone();
+        record_unary(OP, &x, &[&x, &kept], out, move |b| rules::reduce::logsumexp_rule(b.saved(0), b.saved(1), b.grad(), &over))
+    }
+
+    /// The p-norm over `dims`: (sum of |x|^p)^(1/p), the largest or smallest |x| where `p` is an infinity, the number of elements
+    /// that are not 0 where it is 0. The Frobenius norm of PyTorch is that with p = 2. Floats; where the norm is 0, so is its
+    /// gradient.
+    #[track_caller]
+    pub fn norm(&self, p: f64, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        self.norm_of("norm", p, dims, keep)
+    }
+
+    /// [`Tensor::norm`] of all elements of self - other, broadcast.
+    #[track_caller]
+    pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        self.sub(other).map_err(|error| error.of("dist"))?.norm_of("dist", p, &[], KeepDim::Drop)
+    }
+
+    #[track_caller]
+    fn norm_of(&self, op: &'static str, p: f64, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        expect_float(op, self)?;
+        let over = resolved(op, dims, self.rank())?;
+        let out = ops::reduce::norm(&self.detach(), p, dims, keep).map_err(|error| error.of(op))?;
+        let kept = out.clone();
+        record_unary(op, self, &[self, &kept], out, move |b| rules::reduce::norm_rule(b.saved(0), b.saved(1), b.grad(), p, &over))
+    }
+
+    /// x divided by its p-norm along `dim`, or by `eps` where that is larger (PyTorch's defaults: 2, 1, 1e-12).
+    #[track_caller]
+    pub fn normalize(&self, p: f64, dim: isize, eps: f64) -> Result<Tensor> {
+        self.div(&self.norm_of("normalize", p, &[dim], KeepDim::Keep)?.clamp(eps, f64::INFINITY)?)
+    }
+
+    /// The cosine of the angle between self and `other` along `dim`, broadcast; norms below `eps` count as `eps`.
+    #[track_caller]
+    pub fn cosine_similarity(&self, other: &Tensor, dim: isize, eps: f64) -> Result<Tensor> {
+        const OP: &str = "cosine_similarity";
+        let shape = crate::layout::broadcast_shapes(OP, self.shape(), other.shape())?;
+        let shape: Vec<isize> = shape.iter().map(|len| *len as isize).collect();
+        let unit = |x: &Tensor| {
+            let x = x.expand(&shape)?;
+            let norm = x.norm_of(OP, 2.0, &[dim], KeepDim::Keep)?;
+            // PyTorch lifts small norms behind the back of the gradient.
+            let before = norm.detach();
+            x.div(&norm.add(&before.clamp(eps, f64::INFINITY)?.sub(&before)?)?)
+        };
+        unit(self)?.mul(&unit(other)?)?.sum(&[dim], KeepDim::Drop)
+    }
+
+    /// Sum of the diagonal of a matrix.
+    #[track_caller]
+    pub fn trace(&self) -> Result<Tensor> {
+        if self.rank() != 2 {
+            return Err(Error::shape("trace", format!("shape {:?} is no matrix", self.shape()), "pass a tensor of 2 dimensions"));
+        }
+        self.diagonal(0, 0, 1)?.sum_all()
+    }
+}
