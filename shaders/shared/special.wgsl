@@ -173,7 +173,7 @@ fn f_hypot(a: f32, b: f32) -> f32 {
 
 // What a leaves when divided by b, with the sign of a, without rounding: long division in binary, 24 bits a round.
 fn f_fmod(a: f32, b: f32) -> f32 {
-    let size = abs(b);
+    var size = abs(b);
     var rest = abs(a);
     if is_nan(a) || is_nan(b) || size == 0.0 || rest == f_infinity() {
         return f_nan();
@@ -185,13 +185,17 @@ fn f_fmod(a: f32, b: f32) -> f32 {
     if rest / size == f_infinity() {
         return f_nan();
     }
-    // Exponents differ by at most 277; each round takes one away.
+    // Both are made normal numbers. Their exponents differ by at most 277; each round takes one away.
+    let scale = select(1.0, 18446744073709551616.0, rest < 1.0);
+    size *= scale;
+    rest *= scale;
     for (var round = 0u; round < 300u && rest >= size; round++) {
         let apart = i32(bitcast<u32>(rest) >> 23u) - i32(bitcast<u32>(size) >> 23u);
         var part = size * power_of_two(clamp(apart, 0, 120));
         part = select(part, part * 0.5, part > rest);
         rest -= part;
     }
+    rest /= scale;
     return select(rest, -rest, is_minus(a));
 }
 
