@@ -131,6 +131,15 @@ impl Scalar {
         }
     }
 
+    /// The number with the other sign; of true and false, what the numbers 1 and 0 give.
+    pub fn minus(self) -> Scalar {
+        match self {
+            Scalar::Bool(value) => Scalar::Int(-i64::from(value)),
+            Scalar::Int(value) => Scalar::Int(value.saturating_neg()),
+            Scalar::Float(value) => Scalar::Float(-value),
+        }
+    }
+
     /// Its value.
     pub fn value(self) -> f64 {
         match self {

@@ -57,6 +57,10 @@ pub trait Horizons {
     fn is_urgent(&self, _stream: StreamId) -> bool {
         false
     }
+    /// True for a command that stays here for as long as something outside takes: memory is bought where others would wait for it.
+    fn is_held(&self, _fence: Fence) -> bool {
+        false
+    }
 }
 
 /// At most one fence per stream: the latest. An earlier command of the same stream is implied.

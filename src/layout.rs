@@ -13,20 +13,21 @@ pub const MAX_RANK: usize = 8;
 /// A short list of dimension lengths or strides, held inline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Dims {
-    len: u8,
+    /// A whole word: bytes of padding are copied one by one, and the loads after that wait for the stores.
+    len: usize,
     items: [usize; MAX_RANK],
 }
 
 impl Dims {
     /// A list from a slice of at most [`MAX_RANK`] entries; `None` where there are more.
     pub fn from_slice(items: &[usize]) -> Option<Dims> {
-        let mut dims = Dims { len: u8::try_from(items.len()).ok()?, items: [0; MAX_RANK] };
+        let mut dims = Dims { len: items.len(), items: [0; MAX_RANK] };
         dims.items.get_mut(..items.len())?.copy_from_slice(items);
         Some(dims)
     }
 
     fn filled(len: usize, value: usize) -> Dims {
-        let mut dims = Dims { len: len as u8, items: [0; MAX_RANK] };
+        let mut dims = Dims { len, items: [0; MAX_RANK] };
         dims.items[..len].fill(value);
         dims
     }
@@ -35,13 +36,13 @@ impl Dims {
 impl Deref for Dims {
     type Target = [usize];
     fn deref(&self) -> &[usize] {
-        &self.items[..self.len as usize]
+        &self.items[..self.len]
     }
 }
 
 impl std::ops::DerefMut for Dims {
     fn deref_mut(&mut self) -> &mut [usize] {
-        &mut self.items[..self.len as usize]
+        &mut self.items[..self.len]
     }
 }
 

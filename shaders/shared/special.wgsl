@@ -181,8 +181,8 @@ fn f_fmod(a: f32, b: f32) -> f32 {
     if rest < size {
         return a;
     }
-    // Where something is taken away, divisors below the normal numbers count as 0, as in PyTorch.
-    if size < 1.17549435e-38 {
+    // Where the quotient is beyond f32, PyTorch says so.
+    if rest / size == f_infinity() {
         return f_nan();
     }
     // Exponents differ by at most 277; each round takes one away.
@@ -208,5 +208,7 @@ fn f_div_floor(a: f32, b: f32) -> f32 {
     let nearest = floor(whole);
     let zero = from_bits((bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u);
     let out = select(select(nearest, nearest + 1.0, whole - nearest > 0.5), zero, whole == 0.0);
-    return select(out, a / b, b == 0.0);
+    // A quotient beyond f32 is what it is.
+    let beyond = abs(a / b) == f_infinity() && abs(a) != f_infinity();
+    return select(out, a / b, b == 0.0 || beyond);
 }

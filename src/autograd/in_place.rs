@@ -255,6 +255,8 @@ in_place_methods! {
     addcdiv_(a: &Tensor, b: &Tensor, value: impl Into<Scalar>) = addcdiv;
     clamp_(low: impl Into<Scalar>, high: impl Into<Scalar>) = clamp;
     clamp_tensor_(low: Option<&Tensor>, high: Option<&Tensor>) = clamp_tensor;
+    tril_(diagonal: isize) = tril;
+    triu_(diagonal: isize) = triu;
     addmm_(a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addmm;
     addmv_(a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addmv;
     addr_(u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addr;

@@ -1,10 +1,12 @@
-//! `&a + &b`, `&a * 2.0`, `2.0 * &a`, `-&a`: each gives a [`Result`], as the methods do.
+//! `&a + &b`, `&a * 2.0`, `2 * &a`, `-&a`: each gives a [`Result`], as the methods do. An i32 tensor plus 2 is i32, plus 2.0 is
+//! f32, and `/` always gives floats (PyTorch's rules).
 //!
 //! There is no `+=`: Rust's assign operators return nothing, so an error could only panic. [`Tensor::add_`], [`Tensor::mul_`],
 //! [`Tensor::add_scalar_`] and [`Tensor::mul_scalar_`] are the in-place forms.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use crate::dtype::Scalar;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -44,49 +46,53 @@ macro_rules! tensor_operators {
 
 tensor_operators! { Add add Sub sub Mul mul Div div }
 
-/// Operators with a scalar on either side: `tensor op scalar` and `scalar op tensor`.
+/// Operators with a number on either side: `tensor op number` and `number op tensor`.
 macro_rules! scalar_operators {
     ($($trait:ident $method:ident: |$x:ident, $s:ident| $right:expr, $left:expr;)*) => { $(
-        impl $trait<f64> for &Tensor {
+        scalar_operators! { @for f64 $trait $method: |$x, $s| $right, $left }
+        scalar_operators! { @for i32 $trait $method: |$x, $s| $right, $left }
+    )* };
+    (@for $number:ident $trait:ident $method:ident: |$x:ident, $s:ident| $right:expr, $left:expr) => {
+        impl $trait<$number> for &Tensor {
             type Output = Result<Tensor>;
             #[track_caller]
-            fn $method(self, $s: f64) -> Result<Tensor> {
-                let $x = self;
+            fn $method(self, number: $number) -> Result<Tensor> {
+                let ($x, $s) = (self, Scalar::from(number));
                 $right
             }
         }
-        impl $trait<f64> for Tensor {
+        impl $trait<$number> for Tensor {
             type Output = Result<Tensor>;
             #[track_caller]
-            fn $method(self, $s: f64) -> Result<Tensor> {
-                let $x = &self;
+            fn $method(self, number: $number) -> Result<Tensor> {
+                let ($x, $s) = (&self, Scalar::from(number));
                 $right
             }
         }
-        impl $trait<&Tensor> for f64 {
+        impl $trait<&Tensor> for $number {
             type Output = Result<Tensor>;
             #[track_caller]
             fn $method(self, $x: &Tensor) -> Result<Tensor> {
-                let $s = self;
+                let $s = Scalar::from(self);
                 $left
             }
         }
-        impl $trait<Tensor> for f64 {
+        impl $trait<Tensor> for $number {
             type Output = Result<Tensor>;
             #[track_caller]
             fn $method(self, $x: Tensor) -> Result<Tensor> {
-                let ($s, $x) = (self, &$x);
+                let ($s, $x) = (Scalar::from(self), &$x);
                 $left
             }
         }
-    )* };
+    };
 }
 
 scalar_operators! {
     Add add: |x, s| x.add_scalar(s), x.add_scalar(s);
-    Sub sub: |x, s| x.add_scalar(-s), x.neg()?.add_scalar(s);
+    Sub sub: |x, s| x.add_scalar(s.minus()), x.neg()?.add_scalar(s);
     Mul mul: |x, s| x.mul_scalar(s), x.mul_scalar(s);
-    Div div: |x, s| x.mul_scalar(1.0 / s), x.reciprocal()?.mul_scalar(s);
+    Div div: |x, s| x.mul_scalar(1.0 / s.value()), x.reciprocal()?.mul_scalar(s.value());
 }
 
 impl Neg for &Tensor {

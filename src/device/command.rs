@@ -118,6 +118,8 @@ pub(crate) enum Op {
     Time {
         stamp: Arc<Stamp>,
     },
+    /// Nothing: it waits for another device (`Timeline::hold`), and what comes after it waits with it.
+    Hold,
     Foreign(Box<Foreign>),
 }
 
@@ -163,6 +165,7 @@ impl Op {
             Op::Upload { size, .. } | Op::Download { size, .. } => Load { bytes: *size, ..Load::default() },
             Op::Move { to, .. } => Load { bytes: to.size, ..Load::default() },
             Op::Time { .. } => Load { times: 1, ..Load::default() },
+            Op::Hold => Load::default(),
             Op::Foreign(_) => Load { alone: true, ..Load::default() },
         }
     }
@@ -174,7 +177,7 @@ impl Op {
             Op::Upload { dst, .. } => std::slice::from_ref(dst),
             Op::Move { place, .. } => std::slice::from_ref(place),
             Op::Download { src, .. } => std::slice::from_ref(src),
-            Op::Time { .. } => &[],
+            Op::Time { .. } | Op::Hold => &[],
             Op::Foreign(foreign) => &foreign.places,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! The lock is held for look-ups and appends only, never while wgpu may wait or call back.
 
+use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use crate::device::observers::{MemoryUse, Observers, Shortage};
 use crate::device::places::Places;
 use crate::device::signals::Sleeps;
 use crate::device::staging::Staging;
+use crate::device::waiter::{self, Waiter};
 use crate::device::waits::Waits;
 use crate::device::wishes::Wishes;
 use crate::error::{Error, Result};
-use crate::ids::{BlockId, FenceSet, Horizons, Ordinal, SegmentId, StreamId};
+use crate::ids::{BlockId, FenceSet, Ordinal, SegmentId, StreamId};
 use crate::memory::{Place, Pool};
 use crate::timeline::{Access, AccessList, OrderEdges, Timeline};
 
@@ -53,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) reads: Vec<PendingRead>,
     /// Commands that somebody waits for.
     pub(crate) wanted: Wishes,
-    pub(crate) waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
+    pub(crate) waiters: Vec<(FenceSet, Waiter)>,
     /// Who waits until commands have been handed to the driver.
     pub(crate) submit_waiters: Vec<(FenceSet, oneshot::Sender<()>)>,
     /// Memory that the application uses in submissions of its own, and what it does there.
@@ -163,6 +165,29 @@ pub struct Counters {
     pub failures: u64,
 }
 
+thread_local! {
+    static QUEUE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread is the queue of some device from now on.
+pub(crate) fn become_queue_thread() {
+    QUEUE.set(true);
+}
+
+/// True on the queue threads of all devices, which wait for no device.
+pub(crate) fn on_a_queue_thread() -> bool {
+    QUEUE.get()
+}
+
+/// Refuses to wait on such a thread: it would wait for itself, or two for each other.
+pub(crate) fn may_wait() -> Result<()> {
+    if !on_a_queue_thread() {
+        return Ok(());
+    }
+    let fact = "this is a device's own thread, which others wait for (in a closure of with_encoder, or a waker)";
+    Err(Error::argument("wait", fact, "wait on another thread"))
+}
+
 impl Sleeps for Core {
     fn sleeps(&mut self) -> &mut bool {
         &mut self.queue_sleeps
@@ -269,8 +294,7 @@ impl Core {
 
     /// At least `most` commands are recorded, and `stream` has its part in that: who enqueues on another is not held up.
     pub(crate) fn is_flooded(&self, stream: StreamId, most: u64) -> bool {
-        let own = || self.timeline.enqueued(stream) - self.timeline.submitted(stream);
-        self.timeline.backlog() >= most && own() >= FLOODS
+        self.timeline.is_flooded(stream, most, FLOODS)
     }
 
     /// Nothing but small uploads is recorded: nobody can see them before another command or a call that waits.
@@ -312,13 +336,18 @@ impl Core {
         self.queue_thread == Some(std::thread::current().id())
     }
 
-    /// Refuses to wait on the thread that would have to do what is waited for.
-    pub(crate) fn may_wait(&self) -> Result<()> {
-        if !self.is_queue_thread() {
-            return Ok(());
+    /// Takes away everybody who waits for an answer. To be called without the lock, what is returned tells them that none will come.
+    pub(crate) fn orphans(&mut self) -> impl FnOnce() + use<> {
+        let (waiters, submit_waiters) = (std::mem::take(&mut self.waiters), std::mem::take(&mut self.submit_waiters));
+        let (reads, orders) = (std::mem::take(&mut self.reads), std::mem::take(&mut self.orders));
+        let pinned = self.staging.take_waiters();
+        || {
+            waiter::abandon(waiters);
+            waiter::abandon(submit_waiters);
+            waiter::abandon(reads);
+            waiter::abandon(orders);
+            waiter::abandon(pinned);
         }
-        let fact = "this is the device's own thread, which cannot wait for itself (a closure of with_encoder, or a waker)";
-        Err(Error::argument("wait", fact, "wait on another thread"))
     }
 
     /// On an application's device: something is to be learned from it soon, so that linn has to poll it.

@@ -17,6 +17,8 @@ pub(crate) struct Gpu {
 
 /// The label of segments.
 pub(crate) const SEGMENT: &str = "linn.segment";
+/// The name of submissions.
+pub(crate) const SUBMIT: &str = "linn.submit";
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

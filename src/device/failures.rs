@@ -1,6 +1,6 @@
 //! Failures on demand: what a driver refuses once in a year, a test can have at every call.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::device::Device;
 
@@ -9,6 +9,8 @@ use crate::device::Device;
 pub(crate) struct Failures {
     all: Refusals,
     segments: Refusals,
+    /// The next submission panics, as wgpu does where a driver loses the device inside a wait.
+    panics: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,9 @@ impl Failures {
 
     /// Asked before every call that a driver can refuse.
     pub(crate) fn check(&self, call: &str) -> Result<(), String> {
+        if call == super::driver::SUBMIT && self.panics.swap(false, Ordering::AcqRel) {
+            std::panic::panic_any(format!("{call} was made to panic by a test"));
+        }
         let refused = self.all.take() || call == super::driver::SEGMENT && self.segments.take();
         if refused { Err(format!("{call} was refused by a test")) } else { Ok(()) }
     }
@@ -61,6 +66,12 @@ impl Device {
     #[doc(hidden)]
     pub fn refuse_driver_calls(&self, pass: u64, count: u64) {
         self.shared().gpu.failures.all.set(pass, count);
+    }
+
+    /// The device's own thread panics at the next submission.
+    #[doc(hidden)]
+    pub fn panic_at_submission(&self) {
+        self.shared().gpu.failures.panics.store(true, Ordering::Release);
     }
 
     /// The device is lost: wgpu's own `destroy`, which is as close as a test can come.

@@ -13,6 +13,8 @@ pub(crate) struct Load {
     pub(crate) bytes: u64,
     /// Times that the device is to say.
     pub(crate) times: usize,
+    /// First in its submission: a shader has to be compiled before it, which is not what others wait for.
+    pub(crate) compiles: bool,
     /// In a submission of its own: what the driver refuses of it costs nobody else's work.
     pub(crate) alone: bool,
 }

@@ -24,6 +24,7 @@ mod signals;
 pub(crate) mod staging;
 mod statistics;
 mod sync;
+pub(crate) mod waiter;
 mod waits;
 pub(crate) mod wishes;
 
@@ -52,6 +53,7 @@ pub(crate) use driver::Gpu;
 use failures::Failures;
 use futures_channel::oneshot;
 use signals::Signals;
+use waiter::Waiter;
 
 /// A device: an adapter that was opened, with its streams, memory and queue. Cloning gives another handle on it.
 ///
@@ -109,9 +111,7 @@ impl Drop for ReadChunk {
         } else {
             drop(core);
         }
-        for waiter in woken {
-            let _ = waiter.send(());
-        }
+        woken.into_iter().for_each(|waiter| waiter::answer(waiter, ()));
     }
 }
 
@@ -230,10 +230,10 @@ impl Shared {
         if cfg!(target_arch = "wasm32") {
             return;
         }
-        let mut core = self.lock();
-        if core.is_queue_thread() {
+        if core::on_a_queue_thread() {
             return;
         }
+        let mut core = self.lock();
         let released = core.released_ever;
         while (core.forgotten < released || core.drop_copies) && !core.stop {
             core = self.signals.wait(core);
@@ -263,11 +263,10 @@ impl Shared {
         core.counters.failures += 1;
         core.lost.get_or_insert(fact);
         // Dropping the senders wakes the waiters; they find `lost`.
-        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters), core.staging.take_waiters());
-        let orphans = (waiters, std::mem::take(&mut core.reads), std::mem::take(&mut core.orders));
+        let abandon = core.orphans();
         self.signals.tell();
         self.wake(core);
-        drop(orphans);
+        abandon();
     }
 
     /// State of an upper floor, made at first use. At most four types per device.
@@ -371,17 +370,27 @@ impl Device {
     /// A future that is ready when `fences` have been executed; flushes what it waits for.
     pub(crate) fn completion(&self, fences: FenceSet) -> Result<oneshot::Receiver<()>> {
         let (sender, receiver) = oneshot::channel();
+        self.shared().lock().alive()?;
+        self.tell_when_reached(fences, Waiter::Future(sender));
+        Ok(receiver)
+    }
+
+    /// Tells `waiter` when `fences` have been executed, drops it when they never will be; flushes what it waits for.
+    pub(crate) fn tell_when_reached(&self, fences: FenceSet, waiter: Waiter) {
         let shared = self.shared();
         let mut core = shared.lock();
-        core.alive()?;
+        // Told without the lock: it may be another device's.
+        if core.lost.is_some() {
+            drop(core);
+            return drop(waiter);
+        }
         if core.timeline.are_completed(&fences) {
-            let _ = sender.send(());
-            return Ok(receiver);
+            drop(core);
+            return waiter.tell();
         }
         core.want(&fences);
-        core.waiters.push((fences, sender));
+        core.waiters.push((fences, waiter));
         shared.wake(core);
-        Ok(receiver)
     }
 
     /// Submits everything and waits until it has been executed.
@@ -415,7 +424,7 @@ impl Device {
         if cfg!(target_arch = "wasm32") {
             return Err(Error::argument("wait", "a browser's thread cannot block", "use the async form of the call"));
         }
-        self.shared().lock().may_wait()?;
+        core::may_wait()?;
         let start = web_time::Instant::now();
         let answer = match timeout {
             None => Some(pollster::block_on(answer)),

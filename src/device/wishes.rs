@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::ids::{FenceSet, Horizons};
+use crate::timeline::Timeline;
 
 /// Commands between two wishes up to which one flush serves both: a submission costs about as much as a few tiny dispatches.
 const NEAR: u64 = 64;
@@ -29,12 +30,12 @@ impl Wishes {
         self.0.is_empty()
     }
 
-    /// The next in turn that is not submitted yet. One that takes several submissions takes turns with those of other streams:
+    /// The next in turn that is not submitted yet and not held. One that takes several submissions takes turns with those of other streams:
     /// a read on an idle stream is not held up by a second of work that somebody else waits for. On one stream the order of
     /// asking stays.
-    pub(crate) fn next(&mut self, horizons: &impl Horizons) -> Option<FenceSet> {
-        self.0.retain(|fences| fences.iter().any(|fence| fence.number > horizons.submitted(fence.stream)));
-        let next = self.0.front()?.clone();
+    pub(crate) fn next(&mut self, timeline: &Timeline) -> Option<FenceSet> {
+        self.0.retain(|fences| fences.iter().any(|fence| fence.number > timeline.submitted(fence.stream)));
+        let next = self.0.iter().find(|fences| timeline.advances(fences))?.clone();
         let needs_it =
             |later: &FenceSet| next.iter().all(|fence| later.of(fence.stream).is_some_and(|other| other.number >= fence.number));
         self.0.make_contiguous().sort_by_key(needs_it);

@@ -360,7 +360,7 @@ kernels! {
         /// out = 0 where a is from -s to s, else a
         hardshrink FLOATS MAP = "select(a, 0.0, a >= -s && a <= s)";
         /// out = a brought nearer to 0 by s
-        softshrink FLOATS MAP = "f_or_nan(select(select(select(0.0, f_zero_like(a), a <= -1.17549435e-38), a + s, a < -s), a - s, a > s), a)" with ["shared/float"];
+        softshrink FLOATS MAP = "f_or_nan(select(select(select(0.0, f_zero_like(a), a <= -1.17549435e-38), a + s, a <= -s), a - s, a > s), a)" with ["shared/float"];
         /// out = t where a is not above s, else a
         threshold FLOATS MAP = "select(a, t, a <= s)";
         /// out = log(1 + e^(s a)) / s; a where s a is above t

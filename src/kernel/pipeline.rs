@@ -134,6 +134,11 @@ impl Pipelines {
         Pipelines { compiled: Vec::new(), layouts: FxHashMap::default(), uniform, compilations: 0 }
     }
 
+    /// True when it need not be compiled any more.
+    pub(crate) fn has(&self, id: PipelineId) -> bool {
+        self.compiled.get(id.0 as usize).is_some_and(Option::is_some)
+    }
+
     /// The compiled pipeline; compiles it at first use. `Err` holds the driver's words; the next call tries again.
     pub(crate) fn get(&mut self, gpu: &Gpu, registry: &Registry, id: PipelineId) -> Result<&Compiled, String> {
         let index = id.0 as usize;

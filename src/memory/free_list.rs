@@ -228,10 +228,14 @@ pub(super) fn needs_edge(fence: Fence, stream: StreamId, horizons: &impl Horizon
     fence.stream != stream && fence.number > horizons.submitted(fence.stream)
 }
 
+/// What a command that is held counts for: more than any backlog.
+const HELD: u64 = 1 << 48;
+
 /// Unsubmitted commands of other streams that have to be submitted before `stream` may use the block.
 fn backlog(uses: &FenceSet, stream: StreamId, horizons: &impl Horizons) -> u64 {
     let foreign = uses.iter().filter(|fence| needs_edge(*fence, stream, horizons));
-    foreign.map(|fence| fence.number - horizons.submitted(fence.stream)).sum()
+    let of = |fence: Fence| if horizons.is_held(fence) { HELD } else { fence.number - horizons.submitted(fence.stream) };
+    foreign.map(of).sum()
 }
 
 #[cfg(test)]

@@ -222,7 +222,8 @@ impl Request {
     }
 
     /// The same in a private pool; in everybody's where that one is gone.
-    pub fn in_pool(self, pool: MemPoolId) -> Request {
-        Request { pool, ..self }
+    pub fn in_pool(mut self, pool: MemPoolId) -> Request {
+        self.pool = pool;
+        self
     }
 }

@@ -106,6 +106,7 @@ impl Taken {
                 self.stamps.push(stamp);
                 self.commands.push(Resolved::Time);
             }
+            Op::Hold => {}
             Op::Foreign(foreign) => {
                 let windows = foreign.places.iter().zip(&foreign.windows);
                 let windows = windows.filter_map(|(place, (start, size))| {

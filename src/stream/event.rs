@@ -86,6 +86,7 @@ impl Event {
     }
 
     /// Work enqueued on `stream` from now on comes after the event: [`Stream::wait_event`].
+    #[track_caller]
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         stream.wait_event(self)
     }

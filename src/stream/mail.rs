@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::device::command::{ChunkId, Stamp};
 use crate::device::core::{Core, PendingRead, ReadSlot};
 use crate::device::staging::{Direction, Mapped, Turn};
+use crate::device::waiter::{self, Waiter};
 use crate::device::{ReadChunk, Shared};
 use crate::ids::{FenceSet, Horizons};
 use crate::stream::encode::Uniform;
@@ -152,25 +153,24 @@ impl Queue {
             .enumerate()
             .filter_map(|(index, (fences, _))| timeline.are_completed(fences).then_some(index))
             .collect();
-        let mut woken: SmallVec<[_; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
+        let reached: SmallVec<[Waiter; 4]> = finished.iter().rev().map(|index| core.waiters.swap_remove(*index).1).collect();
         // This thread is the one that submits: what counts as submitted here has been handed to the driver.
         let core_now = &mut *core;
         let submitted = |(fences, _): &mut (FenceSet, _)| {
             fences.iter().all(|fence| fence.number <= core_now.timeline.submitted(fence.stream))
         };
-        woken.extend(core_now.submit_waiters.extract_if(.., submitted).map(|(_, waiter)| waiter));
+        let mut woken: SmallVec<[_; 4]> = core_now.submit_waiters.extract_if(.., submitted).map(|(_, waiter)| waiter).collect();
         woken.extend(core.staging.woken());
         drop(discard(core));
         // Before the answers: whoever reads is then the last to hold a chunk, and has given it back when it says so.
         drop(chunks);
         shared.signals.tell();
-        for waiter in woken {
-            let _ = waiter.send(());
-        }
-        for (answer, slot) in answers {
+        reached.into_iter().for_each(Waiter::tell);
+        woken.into_iter().for_each(|sender| waiter::answer(sender, ()));
+        for (sender, slot) in answers {
             let refused =
                 || crate::Error::Device { fact: "the bytes of a read could not be mapped".into(), help: "read again".into() };
-            let _ = answer.send(slot.ok_or_else(refused));
+            waiter::answer(sender, slot.ok_or_else(refused));
         }
     }
 }

@@ -38,7 +38,7 @@ pub use read::ReadFuture;
 pub(crate) use read::read;
 
 use crate::device::command::{Command, MAX_PARAMS, Op};
-use crate::device::core::{Core, MOST_RECORDED, StagingBuffer};
+use crate::device::core::{Core, MOST_RECORDED, StagingBuffer, may_wait};
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
 use crate::device::staging::{Direction, LARGEST_CHUNK, Piece};
@@ -189,20 +189,26 @@ impl Stream {
     }
 
     /// Work enqueued on this stream from now on comes after the event. The host does not wait.
+    ///
+    /// The event may be one of another device, as in PyTorch. Then this stream's work, and what depends on it, stays here until
+    /// that device has passed the event (or is lost); other streams go on.
+    ///
+    /// # Errors
+    /// Where the event is another device's and one of the two is lost.
+    #[track_caller]
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         let Some((device, point)) = event.point() else { return Ok(()) };
         if !device.same(self.device()) {
-            return Err(self.device().mismatch("wait_event", &device));
+            return wait::hold(self, &device, point);
         }
         self.device().shared().lock().timeline.wait(self.0.id, &point);
         Ok(())
     }
 
-    /// Work enqueued on this stream from now on comes after everything enqueued on `other` so far.
+    /// Work enqueued on this stream from now on comes after everything enqueued on `other` so far, which may be a stream of
+    /// another device: see [`Stream::wait_event`].
+    #[track_caller]
     pub fn wait_stream(&self, other: &Stream) -> Result<()> {
-        if !other.device().same(self.device()) {
-            return Err(self.device().mismatch("wait_stream", other.device()));
-        }
         self.wait_event(&other.record_event())
     }
 
@@ -424,6 +430,13 @@ fn enqueue_on(
     core.alive()?;
     core.enqueue(stream, accesses, command, params);
     let fence = core.timeline.last(stream);
+    submit_some(device, core, stream)?;
+    Ok(fence)
+}
+
+/// Commands were enqueued on a stream: wakes the queue; waits where far too much is recorded.
+#[track_caller]
+fn submit_some(device: &Device, core: std::sync::MutexGuard<'_, Core>, stream: StreamId) -> Result<()> {
     // (At the bound, not above it: a recording's memory grows by doubling.)
     let flooded = core.is_flooded(stream, MOST_RECORDED);
     let shared = device.shared();
@@ -439,7 +452,7 @@ fn enqueue_on(
             core = wait_for_room(shared, core)?;
         }
     }
-    Ok(fence)
+    Ok(())
 }
 
 /// Lets the queue work for a while. Only the thread that floods waits.
@@ -449,7 +462,7 @@ fn wait_for_room<'a>(shared: &'a Shared, mut core: std::sync::MutexGuard<'a, Cor
         let help = "await a read or synchronize_async between large uploads";
         return Err(Error::Device { fact: "too much is enqueued and a browser's thread cannot wait".into(), help: help.into() });
     }
-    core.may_wait()?;
+    may_wait()?;
     let start = web_time::Instant::now();
     core.look = true;
     core = shared.signals.wait(core);

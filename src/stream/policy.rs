@@ -45,7 +45,7 @@ impl Policy {
     pub(super) fn target(&mut self, timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, now: Duration) -> Option<Flush> {
         let left = self.left_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         let flush = choose(timeline, wishes, in_flight, left, self.light);
-        let leaves = flush.is_none() && timeline.backlog() > 0;
+        let leaves = flush.is_none() && timeline.ready() > 0;
         self.left_since = leaves.then(|| self.left_since.unwrap_or(now));
         flush
     }
@@ -66,7 +66,7 @@ fn choose(timeline: &Timeline, wishes: &mut Wishes, in_flight: usize, left: Dura
         return None;
     }
     let worth = if in_flight == 0 || left >= PATIENCE { 1 } else { BATCH };
-    (timeline.backlog() >= worth).then_some(Flush::Everything)
+    (timeline.ready() >= worth).then_some(Flush::Everything)
 }
 
 /// Measured cost of kernels. `None` where one was never measured.
@@ -152,6 +152,9 @@ impl Budget {
     pub(super) fn admit(&mut self, estimates: &Estimates, load: Load) -> bool {
         if load.alone {
             return std::mem::take(&mut self.commands) == MOST_COMMANDS;
+        }
+        if load.compiles && self.commands < MOST_COMMANDS {
+            return false;
         }
         let nanos = load.kernel.map_or(0.0, |(pipeline, work)| estimates.likely(pipeline) * work as f64);
         if self.commands == 0 || self.nanos < nanos || self.bytes < load.bytes || self.times < load.times {

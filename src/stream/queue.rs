@@ -13,8 +13,10 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::device::command::{PipelineId, Recording};
-use crate::device::core::Core;
+use crate::device::core::{Core, become_queue_thread, on_a_queue_thread};
 use crate::device::driver::{self, BufferKind};
+use crate::device::load::Load;
+use crate::device::waiter;
 use crate::device::{CLOSING, Gpu, Polling, Shared};
 use crate::kernel::pipeline::Registry;
 use crate::stream::batch::Taken;
@@ -98,6 +100,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
         .spawn(move || {
+            become_queue_thread();
             // wgpu panics where a driver loses the device inside a wait: waiters are told, and later calls find a queue.
             for _ in 0..MOST_PANICS {
                 match catch_unwind(AssertUnwindSafe(|| queue.run(&for_thread))) {
@@ -114,8 +117,9 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     core.queue_thread = Some(thread.thread().id());
     drop(core);
     Ok(Box::new(move || {
-        // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself.
-        if thread.thread().id() != std::thread::current().id() {
+        // A future that is dropped by its waker can hold the last handle: then this is the queue thread, which ends by itself, or
+        // that of another device, and two would wait for each other.
+        if !on_a_queue_thread() {
             let _ = thread.join();
         }
     }))
@@ -132,8 +136,11 @@ impl Queue {
                     // There is nothing to learn: who asked has been answered.
                     core.look = false;
                     let goes_on = !nothing_asked(&core) || !core.submit_waiters.is_empty();
-                    if !goes_on && core.timeline.backlog() == 0 {
+                    if !goes_on && core.timeline.ready() == 0 {
                         shared.signals.sleep(core);
+                    } else if core.stop {
+                        // What is left of an application's work is held.
+                        shared.signals.nap(core, policy::LOOK);
                     } else if !goes_on && core.is_light() && core.wanted.is_empty() {
                         core.naps = true;
                         shared.signals.nap(core, policy::LIGHT_PATIENCE);
@@ -247,11 +254,15 @@ impl Queue {
             forget(shared, buffers);
             return if idle { Progress::Idle } else { Progress::InFlight };
         };
-        let estimates = &self.estimates;
+        let (estimates, pipelines) = (&self.estimates, &self.encoder.pipelines);
         let mut budget = policy::Budget::default();
         let recordings = &core.recordings;
         let batch = core.timeline.plan(&target, |stream, n| {
-            recordings[stream.0 as usize].get(n).is_none_or(|command| budget.admit(estimates, command.op.load()))
+            recordings[stream.0 as usize].get(n).is_none_or(|command| {
+                let load = command.op.load();
+                let compiles = load.kernel.is_some_and(|(pipeline, _)| !pipelines.has(pipeline));
+                budget.admit(estimates, Load { compiles, ..load })
+            })
         });
         let mut taken = Taken::default();
         // First, so that what comes next does not report again what was reported.
@@ -352,7 +363,7 @@ impl Queue {
         let encoded = self.encoder.encode(gpu, registry, &taken.commands, &taken.params)?;
         // Measured from before the call: some drivers do the work inside it.
         let submitted_at = web_time::Instant::now();
-        let index = gpu.attempt("linn.submit", || gpu.queue.submit([encoded.commands]))?;
+        let index = gpu.attempt(driver::SUBMIT, || gpu.queue.submit([encoded.commands]))?;
         Ok(Sent { index, uniform: encoded.uniform, times: encoded.times, submitted_at })
     }
 
@@ -385,7 +396,7 @@ impl Queue {
             core.reads.extract_if(.., |read| taken.reads.contains(&(read.chunk, read.offset))).map(|read| read.answer).collect()
         };
         for answer in answers {
-            let _ = answer.send(Err(crate::Error::Device { fact: fact.clone(), help: "read again".into() }));
+            waiter::answer(answer, Err(crate::Error::Device { fact: fact.clone(), help: "read again".into() }));
         }
         self.map_chunks(shared, &taken.chunks);
     }
@@ -402,15 +413,15 @@ impl Queue {
         }
         self.encoder.clear();
         let mut core = shared.lock();
-        let waiters = (std::mem::take(&mut core.waiters), std::mem::take(&mut core.submit_waiters));
-        let reads = std::mem::take(&mut core.reads);
+        let abandon = core.orphans();
         let dropped = drop_recordings(&mut core);
         let segments = std::mem::take(&mut core.segments);
         let released = std::mem::take(&mut core.released);
         let bought = std::mem::take(&mut core.bought);
         let staging = std::mem::take(&mut core.staging);
         drop(core);
-        drop((waiters, reads, dropped, segments, released, bought, staging));
+        abandon();
+        drop((dropped, segments, released, bought, staging));
         // Where a process ends, other threads may still wait for room.
         shared.signals.tell();
         let _ = shared.gpu.device.poll(wgpu::PollType::Poll);
@@ -437,6 +448,7 @@ fn nothing_asked(core: &Core) -> bool {
 #[must_use]
 fn drop_recordings(core: &mut Core) -> Vec<Recording> {
     core.recorded = (0, 0);
+    core.timeline.open_all();
     let recordings = std::mem::take(&mut core.recordings);
     for command in recordings.iter().flat_map(Recording::iter) {
         command.op.places().iter().for_each(|place| core.places.release(*place));

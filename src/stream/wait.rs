@@ -1,11 +1,15 @@
-//! Waiting until points of streams are reached: blocking, for a while, and as a future.
+//! Waiting until points of streams are reached: blocking, for a while, as a future, and on another device.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::device::command::{Command, Op};
+use crate::device::waiter::{Held, Waiter};
 use crate::device::{Device, WaitKind};
 use crate::error::Result;
 use crate::ids::FenceSet;
-use crate::stream::{Origin, read};
+use crate::stream::{Origin, Stream, read, submit_some};
+use crate::timeline::AccessList;
 
 /// Blocks until the device has reached the point, and reports what went wrong meanwhile.
 #[track_caller]
@@ -32,4 +36,27 @@ pub(super) fn wait_async(device: &Device, point: FenceSet) -> impl Future<Output
         done?.await.map_err(|_| device.closed(&device.shared().lock()))?;
         read::check_status_async(&device).await
     }
+}
+
+/// What comes next on `stream` is held back until another device has reached the point. Nobody's thread waits.
+#[track_caller]
+pub(super) fn hold(stream: &Stream, other: &Device, point: FenceSet) -> Result<()> {
+    let (device, id) = (stream.device(), stream.0.id);
+    {
+        let core = other.shared().lock();
+        core.alive()?;
+        if core.timeline.are_completed(&point) {
+            return Ok(());
+        }
+    }
+    let held = {
+        let mut core = device.shared().lock();
+        core.alive()?;
+        let command = Command { label: "wait_event", location: Origin::line(), op: Op::Hold };
+        core.enqueue(id, &AccessList::default(), command, &[]);
+        Held { shared: Arc::downgrade(device.shared()), fence: core.timeline.hold(id) }
+    };
+    // No lock of one device is held while the other's is taken.
+    other.tell_when_reached(point, Waiter::Stream(held));
+    submit_some(device, device.shared().lock(), id)
 }

@@ -7,7 +7,7 @@
 //!
 //! | direction | call |
 //! |---|---|
-//! | command | [`Timeline::new_stream`], [`Timeline::new_stream_with_priority`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::record_stream`], [`Timeline::end_block`] |
+//! | command | [`Timeline::new_stream`], [`Timeline::new_stream_with_priority`], [`Timeline::enqueue`], [`Timeline::wait`], [`Timeline::begin_block`], [`Timeline::record_stream`], [`Timeline::end_block`], [`Timeline::hold`], [`Timeline::open`] |
 //! | ask out | [`Timeline::plan`], [`Timeline::urgent`] |
 //! | report in | [`Timeline::handle_submitted`], [`Timeline::handle_completed`] |
 //! | inspect | [`Horizons`], [`Timeline::edges_of_last`], [`Timeline::stats`], [`Timeline::validate`] |
@@ -37,6 +37,8 @@ pub struct Timeline {
     /// Streams that use a live block in ways not told here; few blocks have any.
     foreign: FxHashMap<BlockId, SmallVec<[StreamId; 1]>>,
     in_flight: VecDeque<Submission>,
+    /// Commands that wait for what this timeline does not know; few programs have any.
+    held: Vec<Fence>,
     last_ordinal: u64,
     last_submission: u64,
     stats: TimelineStats,
@@ -108,6 +110,9 @@ impl Horizons for Timeline {
     fn is_urgent(&self, stream: StreamId) -> bool {
         self.streams[stream.0 as usize].priority < 0
     }
+    fn is_held(&self, fence: Fence) -> bool {
+        self.free().is_some_and(|free| fence.number > free[fence.stream.0 as usize])
+    }
 }
 
 impl Timeline {
@@ -118,6 +123,7 @@ impl Timeline {
             uses: Vec::new(),
             foreign: FxHashMap::default(),
             in_flight: VecDeque::new(),
+            held: Vec::new(),
             last_ordinal: 0,
             last_submission: 0,
             stats: TimelineStats::default(),
@@ -206,6 +212,24 @@ impl Timeline {
         }
     }
 
+    /// The last command of `stream` waits for what this timeline does not know (another device): it, what comes after it on its
+    /// stream and what depends on these stay here until it is opened. Others go on.
+    pub fn hold(&mut self, stream: StreamId) -> Fence {
+        let last = self.last(stream);
+        self.held.push(last);
+        last
+    }
+
+    /// What the command waited for has happened.
+    pub fn open(&mut self, fence: Fence) {
+        self.held.retain(|held| *held != fence);
+    }
+
+    /// Nothing is held any more.
+    pub fn open_all(&mut self) {
+        self.held.clear();
+    }
+
     /// The next command on `stream` uses memory that `before` used, other than what its accesses say.
     pub fn reuse(&mut self, stream: StreamId, before: &FenceSet) {
         self.streams[stream.0 as usize].reused.merge(before);
@@ -262,13 +286,28 @@ impl Timeline {
         self.streams.iter().map(|stream| stream.enqueued - stream.submitted).sum()
     }
 
+    /// True when the backlog is `most` or more, and `share` or more of it the stream's: who enqueues on another is not held up.
+    pub fn is_flooded(&self, stream: StreamId, most: u64, share: u64) -> bool {
+        self.backlog() >= most && self.enqueued(stream) - self.submitted(stream) >= share
+    }
+
+    /// Those of the backlog that may go to the driver: all that is not held.
+    pub fn ready(&self) -> u64 {
+        match self.free() {
+            None => self.backlog(),
+            Some(free) => free.iter().zip(&self.streams).map(|(free, stream)| free - stream.submitted).sum(),
+        }
+    }
+
     /// What goes to the driver before all else: the last commands of the streams with the smallest number for a priority among
-    /// those with a backlog. `None` where these all have the same.
+    /// those with commands that may go. `None` where these all have the same.
     pub fn urgent(&self) -> Option<FenceSet> {
-        let waiting = || self.streams.iter().enumerate().filter(|(_, stream)| stream.submitted < stream.enqueued);
+        let free = self.free();
+        let end = |index: usize| free.as_ref().map_or(self.streams[index].enqueued, |free| free[index]);
+        let waiting = || self.streams.iter().enumerate().filter(|(index, stream)| stream.submitted < end(*index));
         let first = waiting().map(|(_, stream)| stream.priority).min()?;
         let urgent = || waiting().filter(|(_, stream)| stream.priority == first);
-        let fence = |(index, stream): (usize, &StreamState)| Fence { stream: StreamId(index as u32), number: stream.enqueued };
+        let fence = |(index, _): (usize, &StreamState)| Fence { stream: StreamId(index as u32), number: end(index) };
         (urgent().count() < waiting().count()).then(|| urgent().map(fence).collect())
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Submission {
 }
 
 impl Timeline {
-    /// The next commands on the way to `target`. `admit(stream, n)` is asked for each command in encoding order, `n` counting
+    /// The next commands on the way to `target`, as far as nothing is held. `admit(stream, n)` is asked for each command in encoding order, `n` counting
     /// the stream's commands in this batch from 0; its first `false` ends the batch (the first command is always taken).
     pub fn plan(&self, target: &Flush, mut admit: impl FnMut(StreamId, usize) -> bool) -> Batch {
         let wanted = self.close(target);
@@ -77,8 +77,53 @@ impl Timeline {
         }
     }
 
-    /// By stream: the number up to which commands are needed for `target`.
+    /// True when some command on the way to `target` may go to the driver.
+    pub fn advances(&self, target: &FenceSet) -> bool {
+        if self.held.is_empty() {
+            return target.iter().any(|fence| fence.number > self.streams[fence.stream.0 as usize].submitted);
+        }
+        let wanted = self.close(&Flush::To(target.clone()));
+        wanted.iter().zip(&self.streams).any(|(wanted, stream)| *wanted > stream.submitted)
+    }
+
+    /// By stream: the number up to which commands may go to the driver; `None` where nothing is held.
+    pub(super) fn free(&self) -> Option<SmallVec<[u64; 8]>> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let mut free: SmallVec<[u64; 8]> = self.streams.iter().map(|stream| stream.enqueued).collect();
+        for fence in &self.held {
+            let free = &mut free[fence.stream.0 as usize];
+            *free = (*free).min(fence.number - 1);
+        }
+        // What depends on what is held is held too, and so on.
+        loop {
+            let mut changed = false;
+            for (index, stream) in self.streams.iter().enumerate() {
+                let mut edges = stream.edges.iter().take_while(|(at, ..)| *at <= free[index]);
+                if let Some((at, ..)) = edges.find(|(_, before, _)| before.number > free[before.stream.0 as usize]) {
+                    free[index] = at - 1;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return Some(free);
+            }
+        }
+    }
+
+    /// By stream: the number up to which commands are needed for `target` and may go.
     fn close(&self, target: &Flush) -> SmallVec<[u64; 8]> {
+        let mut wanted = self.needs(target);
+        // Both are closed over edges, and so is what they have in common.
+        for (wanted, free) in wanted.iter_mut().zip(self.free().into_iter().flatten()) {
+            *wanted = (*wanted).min(free);
+        }
+        wanted
+    }
+
+    /// By stream: the number up to which commands are needed for `target`.
+    fn needs(&self, target: &Flush) -> SmallVec<[u64; 8]> {
         let targets = match target {
             Flush::Everything => return self.streams.iter().map(|stream| stream.enqueued).collect(),
             Flush::To(fences) => fences,
@@ -152,6 +197,9 @@ impl Timeline {
                 let there = before.number.checked_sub(other.submitted + 1).map(|at| other.ordinals[at as usize]);
                 ensure(there.is_none_or(|there| there < here), "edges point to smaller ordinals")?;
             }
+            let mut held = self.held.iter().filter(|fence| fence.stream.0 as usize == index);
+            let waits = |fence: &Fence| stream.submitted < fence.number && fence.number <= stream.enqueued;
+            ensure(held.all(waits), "what is held is enqueued and not submitted")?;
         }
         Ok(())
     }

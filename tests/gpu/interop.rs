@@ -47,6 +47,21 @@ fn compute(device: &wgpu::Device, source: &str) -> wgpu::ComputePipeline {
     })
 }
 
+/// What a buffer holds, by a submission of the application's.
+fn read(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) -> Vec<f32> {
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let descriptor = wgpu::BufferDescriptor { label: None, size: buffer.size(), usage, mapped_at_creation: false };
+    let copy = device.create_buffer(&descriptor);
+    let mut encoder = device.create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(buffer, 0, &copy, 0, buffer.size());
+    let index = queue.submit([encoder.finish()]);
+    let (tell, told) = mpsc::channel();
+    copy.map_async(wgpu::MapMode::Read, .., move |result| tell.send(result).unwrap());
+    device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None }).unwrap();
+    told.recv().unwrap().unwrap();
+    bytemuck::pod_collect_to_vec(&copy.get_mapped_range(..).unwrap())
+}
+
 /// A kernel of the application's: doubles the elements of its only binding.
 fn doubling(device: &wgpu::Device) -> wgpu::ComputePipeline {
     let source = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
@@ -144,17 +159,9 @@ fn kernels_compute_in_an_applications_buffer() {
         x.add_(&y, 1.0).unwrap();
         assert_eq!(x.to_vec::<f32>().unwrap(), vec![5.0; len]);
         assert_eq!(x.sum_all().unwrap().item::<f32>().unwrap(), 5.0 * len as f32);
-        let (tell, told) = mpsc::channel();
-        let read = device.create_buffer(&wgpu::BufferDescriptor { usage: Usage::MAP_READ | Usage::COPY_DST, ..descriptor });
         let export = x.export().unwrap();
-        let mut encoder = device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(&mine, 0, &read, 0, size);
-        let index = queue.submit([encoder.finish()]);
+        let all = read(&device, &queue, &mine);
         export.submitted();
-        read.map_async(wgpu::MapMode::Read, .., move |result| tell.send(result).unwrap());
-        device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None }).unwrap();
-        told.recv().unwrap().unwrap();
-        let all: Vec<f32> = bytemuck::pod_collect_to_vec(&read.get_mapped_range(..).unwrap());
         assert!(all[..256].iter().chain(&all[256 + len..]).all(|value| *value == 1.0), "{len}: the neighbours");
         assert_eq!(all[256..256 + len], vec![5.0; len]);
     }
@@ -287,4 +294,21 @@ fn a_validation_error_of_the_application_names_its_line() {
     assert!(text.starts_with("device: softmax: ") && text.contains("was refused by a test"), "{text}");
     device.synchronize().unwrap();
     assert_eq!(x.sum_all().unwrap().item::<f32>().unwrap(), 64.0);
+}
+
+/// Visible on the device, as somebody sees it who does not call linn.
+#[test]
+fn what_is_enqueued_becomes_visible_though_nobody_calls_linn() {
+    let (device, queue, linn) = open(true, Polling::default());
+    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+    let descriptor = wgpu::BufferDescriptor { label: None, size: 256, usage, mapped_at_creation: false };
+    let buffer = device.create_buffer(&descriptor);
+    let x = Tensor::from_buffer(&linn, &buffer, 0, &[64], DType::F32).unwrap();
+    for round in 1..=10 {
+        x.fill_(f64::from(round)).unwrap();
+        // A program that hangs here has waited for ever.
+        while read(&device, &queue, &buffer) != [round as f32; 64] {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use linn::autograd::{cat, no_grad};
 use linn::layout::MAX_RANK;
 use linn::ops::reduce::KeepDim;
-use linn::{DType, Device, DeviceOptions, Stream, Tensor};
+use linn::{DType, Device, DeviceOptions, Scalar, Stream, Tensor};
 
 use crate::device::open;
 
@@ -135,6 +135,12 @@ struct Program {
 
 /// Values stay within this, so that sums and products of some are exact.
 const MOST: f64 = 9.0;
+
+/// Numbers of at most that size, of the same type.
+fn bounded(x: &Tensor) -> Tensor {
+    let most = if x.dtype() == DType::F32 { Scalar::Float(MOST) } else { Scalar::Int(MOST as i64) };
+    x.clamp(most.minus(), most).unwrap()
+}
 
 /// Elements of a tensor; on some drivers kernels over many elements read them in another way.
 const LARGEST: usize = 40_000;
@@ -306,7 +312,7 @@ impl Program {
     }
 
     fn computed(&mut self, (x, m): &Pair, (y, n): &Pair) -> Option<Pair> {
-        let limit = |(x, m): Pair| (x.clamp(-MOST, MOST).unwrap(), m.map(|x| x.clamp(-MOST, MOST)));
+        let limit = |(x, m): Pair| (bounded(&x), m.map(|x| x.clamp(-MOST, MOST)));
         let truth = |value: bool| f64::from(u8::from(value));
         if self.dice.below(3) == 0 {
             let s = self.dice.below(7) as f64 - 3.0;
@@ -322,7 +328,7 @@ impl Program {
                 }
             }));
         }
-        if x.dtype() != y.dtype() || common(&m.shape, &n.shape).is_none() {
+        if common(&m.shape, &n.shape).is_none() {
             assert!(x.add(y).is_err());
             return None;
         }
@@ -333,10 +339,10 @@ impl Program {
             0 => ((x + y).unwrap(), m.zip(n, |x, y| x + y)?),
             1 => ((x - y).unwrap(), m.zip(n, |x, y| x - y)?),
             2 => ((x * y).unwrap(), m.zip(n, |x, y| x * y)?),
-            3 => (x.gt(y).unwrap(), m.zip(n, |x, y| truth(x > y))?),
+            3 => (x.gt(y).unwrap().to_dtype(x.dtype()).unwrap(), m.zip(n, |x, y| truth(x > y))?),
             4 => (x.where_(&x.le(y).unwrap(), y).unwrap(), m.zip(n, f64::min)?),
-            _ if x.dtype() == DType::F32 => (x.maximum(y).unwrap(), m.zip(n, f64::max)?),
-            _ => (x.ne(y).unwrap(), m.zip(n, |x, y| truth(x != y))?),
+            5 if x.dtype() == DType::F32 => (x.maximum(y).unwrap(), m.zip(n, f64::max)?),
+            _ => (x.ne(y).unwrap().to_dtype(DType::I32).unwrap(), m.zip(n, |x, y| truth(x != y))?),
         }))
     }
 
@@ -352,7 +358,7 @@ impl Program {
             2 if x.dtype() == DType::F32 => (x.amin(&dims, KeepDim::Keep).unwrap(), m.fold(&over, f64::min)?),
             _ => (x.sum(&dims, KeepDim::Keep).unwrap(), m.fold(&over, |x, y| x + y)?),
         };
-        Some((out.clamp(-MOST, MOST).unwrap(), model.map(|x| x.clamp(-MOST, MOST))))
+        Some((bounded(&out), model.map(|x| x.clamp(-MOST, MOST))))
     }
 
     /// x @ y and y @ x for a y that fits, batches included.
@@ -385,7 +391,7 @@ impl Program {
             out = y.transpose(-1, -2).unwrap().matmul(&x.transpose(-1, -2).unwrap()).unwrap().transpose(-1, -2).unwrap();
             assert_eq!(out.shape(), shape);
         }
-        Some((out.clamp(-MOST, MOST).unwrap(), model.map(|x| x.clamp(-MOST, MOST))))
+        Some((bounded(&out), model.map(|x| x.clamp(-MOST, MOST))))
     }
 
     /// Rows by index: gather along a dimension, or an embedding of a matrix.
@@ -436,24 +442,25 @@ impl Program {
 
     /// In place, through views that may overlap: as if all operands were read first. A view that names an element twice is refused.
     fn changed(&mut self, (x, m): &Pair, (y, n): &Pair) -> Option<Pair> {
-        let refused = x.layout().is_expanded() && !x.is_empty();
+        let refused = x.layout().is_expanded();
         let fits = common(&m.shape, &n.shape).is_some_and(|shape| shape == m.shape);
+        let number = |value: f64| if x.dtype() == DType::F32 { Scalar::Float(value) } else { Scalar::Int(value as i64) };
         let s = self.dice.below(7) as f64 - 3.0;
         let (result, after) = match self.dice.below(6) {
             0 => (x.fill_(s), m.map(|_| s)),
-            1 => (x.add_scalar_(s), m.map(|x| x + s)),
-            2 => (x.mul_scalar_(s), m.map(|x| x * s)),
+            1 => (x.add_scalar_(number(s)), m.map(|x| x + s)),
+            2 => (x.mul_scalar_(number(s)), m.map(|x| x * s)),
             3 if fits => (x.copy_(y), m.zip(n, |_, y| y)?),
             4 if fits && x.dtype() == y.dtype() => (x.mul_(y), m.zip(n, |x, y| x * y)?),
             5 if fits && x.dtype() == y.dtype() => {
                 let alpha = if x.dtype() == DType::F32 { s } else { 1.0 };
-                (x.add_(y, alpha), m.zip(n, |x, y| x + alpha * y)?)
+                (x.add_(y, number(alpha)), m.zip(n, |x, y| x + alpha * y)?)
             }
             _ => return None,
         };
         assert_eq!(result.is_err(), refused, "{result:?}");
         if !refused {
-            x.copy_(&x.clamp(-MOST, MOST).unwrap()).unwrap();
+            x.copy_(&bounded(x)).unwrap();
             m.set(&after.map(|x| x.clamp(-MOST, MOST)).values());
         }
         None

@@ -2,9 +2,9 @@
 
 use linn::autograd::cat;
 use linn::nn::loss::cross_entropy;
-use linn::{Device, DeviceOptions, Error, Event, Tensor};
+use linn::{Device, DeviceOptions, Error, Tensor};
 
-use crate::device::open;
+use crate::device::{open, products};
 
 fn three() -> [Device; 3] {
     [(), (), ()].map(|()| open(DeviceOptions::default()))
@@ -93,12 +93,9 @@ fn mixing_two_devices_is_an_error_that_names_both() {
     let weight = Tensor::ones(&there, &[4]).unwrap();
     names_both(x.layer_norm(Some(&weight), None, 1e-5), "layer_norm", both);
     names_both(x.where_(&x.eq(&x).unwrap(), &y), "where_", both);
-    // Streams and events.
+    // Streams. (One may wait for another device's work, see below.)
     let (mine, other) = (here.default_stream(), there.new_stream());
     names_both(x.record_stream(&other), "record_stream", both);
-    names_both(mine.wait_stream(&other), "wait_stream", both);
-    names_both(mine.wait_event(&other.record_event()), "wait_event", both);
-    mine.wait_event(&Event::new()).unwrap();
     names_both(mine.with_encoder(&[&x, &y], &[], |_, _| {}), "with_encoder", both);
     names_both(mine.with_encoder(&[], &[&y], |_, _| {}), "with_encoder", both);
     // Nothing of it was done, and both go on.
@@ -107,4 +104,37 @@ fn mixing_two_devices_is_an_error_that_names_both() {
     assert_eq!(x.add(&y.to(&here).unwrap()).unwrap().to_vec::<f32>().unwrap(), [2.0; 16]);
     here.synchronize().unwrap();
     there.synchronize().unwrap();
+}
+
+/// The work of one device waits for that of the other, there and back, while the host runs ahead and other streams go on.
+#[test]
+fn streams_wait_for_work_of_another_device() {
+    let (here, there) = (open(DeviceOptions::default()), open(DeviceOptions::default()));
+    let (waiting, other, free) = (here.new_stream(), there.new_stream(), here.new_stream());
+    let x = Tensor::ones(&here, &[1000]).unwrap();
+    // Compiled, and bought.
+    products(&there, 256, 2);
+    x.add_scalar(1.0).unwrap().to_vec::<f32>().unwrap();
+    there.synchronize().unwrap();
+    for round in 0..5 {
+        let syncs = here.stats().queue.host_syncs + there.stats().queue.host_syncs;
+        let long = other.scope(|| products(&there, 256, 30));
+        let first = other.record_event();
+        waiting.wait_event(&first).unwrap();
+        let y = waiting.scope(|| x.add_scalar(f64::from(round)).unwrap());
+        let second = waiting.record_event();
+        other.wait_stream(&waiting).unwrap();
+        let z = other.scope(|| products(&there, 64, 2));
+        let third = other.record_event();
+        assert_eq!(here.stats().queue.host_syncs + there.stats().queue.host_syncs, syncs, "nobody has waited");
+        // In no order of looking is a later one done before an earlier one.
+        let seen = |third: bool, second: bool, first: bool| (!third || second) && (!second || first);
+        while !third.query() {
+            assert!(seen(third.query(), second.query(), first.query()), "round {round}");
+            assert_eq!(free.scope(|| x.to_vec::<f32>()).unwrap(), [1.0; 1000]);
+        }
+        assert!(first.query() && second.query() && waiting.query(), "round {round}");
+        assert_eq!(waiting.scope(|| y.to_vec::<f32>()).unwrap(), vec![1.0 + round as f32; 1000]);
+        drop((long, z));
+    }
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake};
 use linn::{Device, DeviceOptions, Error, Event, Result, Tensor};
 
 use crate::stop::{LONG, stop};
+use crate::watch::watched;
 
 type Task = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -113,4 +114,66 @@ fn a_future_outlives_the_pinned_buffer_that_it_waits_for() {
     drop(go_on);
     pollster::block_on(future).unwrap();
     assert!(end.query());
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics, on purpose");
+    }
+}
+
+/// Wakers run on the device's own thread, or on whichever gives something back: a panic in one is nothing to the others.
+#[test]
+fn a_waker_that_panics_harms_nobody_else() {
+    type Ends = Pin<Box<dyn Future<Output = bool> + Send>>;
+    /// Every kind of future; true where it has what it was asked for.
+    fn all(device: &Device, x: &Tensor) -> Vec<Ends> {
+        let up = device.pin_memory(&[1.0f32, 2.0]).unwrap();
+        x.copy_from_pinned_(&up).unwrap();
+        let lent = Tensor::ones(device, &[2]).unwrap();
+        let (stream, event) = (device.default_stream(), Event::new());
+        event.record(&stream).unwrap();
+        let (of_device, of_stream, of_event) =
+            (device.synchronize_async(), stream.synchronize_async(), event.synchronize_async());
+        let (read, pinned, export) = (x.to_vec_async::<f32>().unwrap(), up.synchronize_async(), lent.export_async());
+        vec![
+            Box::pin(async { of_device.await.is_ok() }),
+            Box::pin(async { of_stream.await.is_ok() }),
+            Box::pin(async { of_event.await.is_ok() }),
+            Box::pin(async { read.await.is_ok_and(|values| values == [1.0, 2.0]) }),
+            Box::pin(async { pinned.await.is_ok() }),
+            Box::pin(async { export.await.is_ok() }),
+        ]
+    }
+    watched(60, || {
+        for lost in [false, true] {
+            let device = Device::noop(DeviceOptions::default()).unwrap();
+            let x = Tensor::from_slice(&device, &[2], &[0.0f32; 2]).unwrap();
+            drop(all(&device, &x));
+            device.synchronize().unwrap();
+            let go_on = stop(&device);
+            let (mut panicking, healthy) = (all(&device, &x), all(&device, &x));
+            let waker = Arc::new(Panics).into();
+            for future in &mut panicking {
+                assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+            // They wait on threads of their own.
+            let threads: Vec<_> =
+                healthy.into_iter().map(|future| std::thread::spawn(move || pollster::block_on(future))).collect();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            if lost {
+                // Here it is this thread that wakes everybody.
+                device.mark_lost("a test says so");
+            }
+            drop(go_on);
+            let ended: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            let late: Vec<bool> = panicking.into_iter().map(pollster::block_on).collect();
+            for result in [ended, late] {
+                assert!(result.iter().all(|result| *result == !lost), "lost: {lost}, {result:?}");
+            }
+            assert_eq!(device.synchronize().is_err(), lost);
+        }
+    });
 }

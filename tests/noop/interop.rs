@@ -204,7 +204,7 @@ fn a_closure_can_not_wait_for_the_thread_it_runs_on() {
     let [read, synchronize, export, empty, upload] = told.recv().unwrap();
     for error in [read, synchronize, export] {
         let text = error.unwrap_err().to_string();
-        assert!(text.contains("cannot wait for itself") && text.contains("help: wait on another thread"), "{text}");
+        assert!(text.contains("a device's own thread") && text.contains("help: wait on another thread"), "{text}");
     }
     drop(empty);
     upload.unwrap();

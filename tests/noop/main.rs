@@ -1,11 +1,15 @@
 //! Tests that need wgpu or naga but no driver.
 
+#[allow(dead_code)]
+#[path = "../pure/chance.rs"]
+mod chance;
 mod data_loader;
 mod device;
 mod events;
 mod exit;
 mod field_reports;
 mod futures;
+mod hostile;
 mod interop;
 mod lost;
 mod mem_pool;
@@ -23,5 +27,6 @@ mod stop;
 mod sweep;
 #[path = "../support/timing.rs"]
 mod timing;
+mod two_devices;
 #[path = "../support/watch.rs"]
 mod watch;

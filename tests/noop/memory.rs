@@ -73,7 +73,7 @@ fn recorded_memory_is_reused_after_what_the_stream_has_enqueued() {
         } else {
             assert_eq!(edges(), before, "nobody waits for main");
         }
-        assert_eq!(again.narrow(0, LEN - 2, 2).unwrap().to_vec::<u32>().unwrap(), [8, 8]);
+        assert_eq!(again.narrow(0, (LEN - 2) as isize, 2).unwrap().to_vec::<u32>().unwrap(), [8, 8]);
         reads.into_iter().for_each(|read| assert_eq!(read.wait().unwrap(), [1; 4]));
     }
     let foreign = open();

@@ -1,8 +1,9 @@
 //! Which free block a stream is given, and what it costs in order.
 
-use linn::ids::StreamId;
+use linn::ids::{FenceSet, StreamId};
 use linn::memory::sim::{Lease, SimDevice};
-use linn::memory::{Caching, Category, Config, Place, Tag};
+use linn::memory::{Answer, Caching, Category, Config, Place, Pool, Request, Tag};
+use linn::timeline::{Access, Timeline};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -240,4 +241,30 @@ fn a_repeated_step_buys_nothing_and_lands_where_it_did() {
         }
     }
     assert_eq!(device.pool().stats().num_device_alloc, 0, "after the third step");
+}
+
+/// A stream that waits for another device does so for as long as that takes; its memory serves others only where none can be bought.
+#[test]
+fn what_is_held_is_not_waited_for_when_memory_can_be_bought() {
+    for held in [false, true] {
+        let (mut pool, mut timeline) = (Pool::new(Config::default()), Timeline::new());
+        let side = timeline.new_stream();
+        let request = |stream| Request::new(stream, 2 * MIB, Tag::here(Category::Temporary, "test"));
+        let mut first = request(side);
+        let Answer::NeedSegment(segment) = pool.alloc(&mut first, &timeline) else { panic!("there is no memory yet") };
+        pool.handle_segment(segment);
+        let Answer::Ready { block, .. } = pool.alloc(&mut first, &timeline) else { panic!("there is memory") };
+        timeline.begin_block(block, FenceSet::new());
+        timeline.enqueue(side, []);
+        if held {
+            timeline.hold(side);
+        }
+        timeline.enqueue(side, [(block, Access::Write)]);
+        let uses = timeline.end_block(block);
+        pool.free(block, uses, &timeline);
+        let buys = matches!(pool.alloc(&mut request(StreamId::DEFAULT), &timeline), Answer::NeedSegment(_));
+        assert_eq!(buys, held);
+        // Its own stream needs no edge.
+        assert_eq!(matches!(pool.alloc(&mut request(side), &timeline), Answer::Ready { .. }), held);
+    }
 }

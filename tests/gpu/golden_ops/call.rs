@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use linn::{DType, Device, Error, Tensor};
+use linn::{DType, Device, Error, Scalar, Tensor};
 
 use super::manifest::Arg;
 
@@ -121,6 +121,16 @@ impl Call {
         &self.device
     }
 
+    /// A tensor, or a number as a 0-d one, which promotes like it.
+    fn as_tensor(&self, name: &str, given: &Given) -> Answer<Tensor> {
+        match given {
+            Given::Tensor(tensor) => Ok(tensor.clone()),
+            Given::Other(Arg::Int(int)) => Ok(Tensor::new(&self.device, *int as i32)?),
+            Given::Other(Arg::Float(float)) => Ok(Tensor::new(&self.device, *float as f32)?),
+            _ => Err(wrong(name, "a tensor")),
+        }
+    }
+
     fn find(&self, at: usize, name: &str) -> Option<&Given> {
         let found = match self.args.get(at) {
             Some(given) => {
@@ -168,13 +178,13 @@ impl Call {
     }
 
     pub fn tensor_opt(&self, at: usize, name: &str) -> Answer<Option<Tensor>> {
-        self.find(at, name).map(|given| as_tensor(name, given)).transpose()
+        self.find(at, name).map(|given| self.as_tensor(name, given)).transpose()
     }
 
     /// A list of tensors.
     pub fn tensors(&self, at: usize, name: &str) -> Answer<Vec<Tensor>> {
         match self.find(at, name) {
-            Some(Given::List(items)) => items.iter().map(|item| as_tensor(name, item)).collect(),
+            Some(Given::List(items)) => items.iter().map(|item| self.as_tensor(name, item)).collect(),
             _ => Err(missing(name)),
         }
     }
@@ -254,6 +264,22 @@ impl Call {
             .transpose()
     }
 
+    /// A number whose kind matters: an int, a float or a truth value.
+    pub fn scalar(&self, at: usize, name: &str) -> Answer<Scalar> {
+        self.scalar_opt(at, name)?.ok_or_else(|| missing(name))
+    }
+
+    pub fn scalar_opt(&self, at: usize, name: &str) -> Answer<Option<Scalar>> {
+        self.find(at, name)
+            .map(|given| match given {
+                Given::Other(Arg::Float(float)) => Ok(Scalar::Float(*float)),
+                Given::Other(Arg::Int(int)) => Ok(Scalar::Int(*int)),
+                Given::Other(Arg::Bool(bit)) => Ok(Scalar::Bool(*bit)),
+                _ => Err(wrong(name, "a number")),
+            })
+            .transpose()
+    }
+
     pub fn bool_or(&self, at: usize, name: &str, default: bool) -> Answer<bool> {
         match self.find(at, name) {
             None => Ok(default),
@@ -275,7 +301,10 @@ impl Call {
             None => Ok(default),
             Some(Given::Other(Arg::DType(dtype))) => match dtype.as_str() {
                 "float32" => Ok(DType::F32),
+                "float16" => Ok(DType::F16),
+                "bfloat16" => Ok(DType::BF16),
                 "int64" | "int32" => Ok(DType::I32),
+                "bool" => Ok(DType::Bool),
                 other => Err(Fault::Row(format!("linn has no type {other}"))),
             },
             Some(_) => Err(wrong(name, "a type")),
@@ -297,13 +326,6 @@ fn given(arg: &Arg, tensors: &BTreeMap<String, Tensor>) -> Answer<Given> {
         Arg::List(items) => Given::List(items.iter().map(|item| given(item, tensors)).collect::<Answer<_>>()?),
         other => Given::Other(other.clone()),
     })
-}
-
-fn as_tensor(name: &str, given: &Given) -> Answer<Tensor> {
-    match given {
-        Given::Tensor(tensor) => Ok(tensor.clone()),
-        _ => Err(wrong(name, "a tensor")),
-    }
 }
 
 /// An int; where PyTorch reads a tensor of one element for it, so does this.

@@ -83,16 +83,10 @@ pub fn upload(device: &Device, host: &Host) -> Result<Tensor> {
     match &host.data {
         Data::F32(data) => Tensor::from_slice(device, &host.shape, data),
         Data::I32(data) => Tensor::from_slice(device, &host.shape, data),
-        Data::Bool(data) => upload_bool(device, &host.shape, data),
-        // Of which only refused calls are: any elements will do.
-        Data::Other(name) if name == "F16" => Tensor::zeros(device, &host.shape)?.to_dtype(linn::DType::F16),
+        Data::Bool(data) => Tensor::from_slice(device, &host.shape, data),
+        Data::F16(data) => Tensor::from_slice(device, &host.shape, data),
         Data::Other(name) => Err(linn::Error::argument("upload", format!("elements of type {name}"), "linn has no such type")),
     }
-}
-
-/// A tensor of truth values.
-fn upload_bool(device: &Device, shape: &[usize], data: &[u8]) -> Result<Tensor> {
-    Tensor::from_slice(device, shape, &data.iter().map(|bit| i32::from(*bit)).collect::<Vec<_>>())
 }
 
 /// The elements at `at(index)` of a storage of shape `storage`, canaries elsewhere.
@@ -108,6 +102,7 @@ fn spread(host: &Host, storage: Vec<usize>, at: impl Fn(&[usize]) -> Vec<usize>)
         Data::F32(data) => Data::F32(put(len, &to, data, f32::NAN)),
         Data::I32(data) => Data::I32(put(len, &to, data, 1 << 30)),
         Data::Bool(data) => Data::Bool(put(len, &to, data, 1)),
+        Data::F16(data) => Data::F16(put(len, &to, data, half::f16::NAN)),
         Data::Other(name) => Data::Other(name.clone()),
     };
     Host { shape: storage, data }
@@ -126,6 +121,7 @@ fn repeats(host: &Host, dim: usize) -> bool {
             Data::F32(data) => data[at].to_bits() == data[first].to_bits(),
             Data::I32(data) => data[at] == data[first],
             Data::Bool(data) => data[at] == data[first],
+            Data::F16(data) => data[at].to_bits() == data[first].to_bits(),
             Data::Other(_) => false,
         }
     };

@@ -118,6 +118,7 @@ pub enum Data {
     I32(Vec<i32>),
     /// 0 or 1.
     Bool(Vec<u8>),
+    F16(Vec<half::f16>),
     /// A type that linn does not have: a call with such a tensor fails.
     Other(String),
 }
@@ -129,6 +130,7 @@ impl Data {
             Data::F32(_) => "float32",
             Data::I32(_) => "int64",
             Data::Bool(_) => "bool",
+            Data::F16(_) => "float16",
             Data::Other(name) => name,
         }
     }
@@ -139,6 +141,7 @@ impl Data {
             Data::F32(data) => Data::F32(from.iter().map(|at| data[*at]).collect()),
             Data::I32(data) => Data::I32(from.iter().map(|at| data[*at]).collect()),
             Data::Bool(data) => Data::Bool(from.iter().map(|at| data[*at]).collect()),
+            Data::F16(data) => Data::F16(from.iter().map(|at| data[*at]).collect()),
             Data::Other(name) => Data::Other(name.clone()),
         }
     }
@@ -163,6 +166,10 @@ pub fn tensors(folder: &Path, op: &str, dtypes: &BTreeMap<String, String>) -> BT
             (Dtype::I32, None | Some("int64" | "int32")) => Data::I32(words.map(i32::from_le_bytes).collect()),
             // An index may have any integer type; linn's is i32.
             (Dtype::U8, None) => Data::I32(view.data().iter().map(|byte| i32::from(*byte)).collect()),
+            (Dtype::F16, None) => {
+                let halves = view.data().chunks_exact(2).map(|half| half::f16::from_le_bytes([half[0], half[1]]));
+                Data::F16(halves.collect())
+            }
             (Dtype::U8, Some("bool")) => Data::Bool(view.data().to_vec()),
             (stored, None) => Data::Other(format!("{stored:?}")),
             (_, Some(other)) => Data::Other(other.to_string()),

@@ -156,7 +156,9 @@ impl<'a> Operator<'a> {
     /// The in-place form, on a contiguous tensor, on strided ones and on an expanded one, which has to be refused.
     fn in_place(&mut self, index: usize, case: &Case, form: fn(&Call) -> Answer<()>) {
         let (Some(Arg::Tensor(target)), [output]) = (case.args.first(), case.outputs.as_slice()) else { return };
-        let (host, want) = (self.tensors[target].clone(), self.tensors[output].clone());
+        let host = self.tensors[target].clone();
+        // Results are stored in the type of the tensor that is changed.
+        let want = like(&self.tensors[output], &host);
         let refused = host.shape != want.shape;
         for layout in [Layout::Contiguous, Layout::Transposed, Layout::Gaps, Layout::Margins] {
             let Some(stored) = layout.stored(&want) else { continue };
@@ -171,7 +173,7 @@ impl<'a> Operator<'a> {
             let result = match result {
                 Ok(None) => Ok(()),
                 Ok(Some(_)) if refused => Err(format!("shape {:?} took results of shape {:?}", host.shape, want.shape)),
-                Ok(Some(base)) => self.expect(&run, &base, &like(&stored, &host), Zeros::Alike),
+                Ok(Some(base)) => self.expect(&run, &base, &stored, Zeros::Alike),
                 Err(Fault::Linn(error)) if refused => self.explains(case, &error.to_string()),
                 Err(fault) => Err(said(&fault)),
             };
@@ -246,7 +248,8 @@ impl<'a> Operator<'a> {
     /// The text names the operation and an operand: the shape, the type or the number of dimensions of a tensor, an index in it,
     /// or another argument.
     fn explains(&self, case: &Case, text: &str) -> Result<(), String> {
-        let name = self.name.trim_start_matches("nn.functional.").split('.').next().unwrap_or_default();
+        let name =
+            self.row.called.unwrap_or(self.name.trim_start_matches("nn.functional.").split('.').next().unwrap_or_default());
         if ![name.to_string(), format!("{name}_")].iter().any(|name| has_word(text, name)) {
             return Err(format!("the error does not name {name}: {text}"));
         }
@@ -260,6 +263,7 @@ impl<'a> Operator<'a> {
                     words.extend(["i32".to_string()].into_iter().chain(data.iter().map(|at| format!("index {at}"))))
                 }
                 Data::Bool(_) => words.push("bool".to_string()),
+                Data::F16(_) => words.push("f16".to_string()),
                 Data::Other(name) => words.push(name.clone()),
             }
             words
@@ -431,24 +435,31 @@ fn like(host: &Host, like: &Host) -> Host {
 /// Elements of any type on their way.
 enum Read {
     F32(TensorRead<f32>),
+    F16(TensorRead<half::f16>),
     I32(TensorRead<i32>),
     Bool(TensorRead<u8>),
+    /// A type that no case has.
+    Other(DType),
 }
 
 impl Read {
     fn of(tensor: &Tensor) -> linn::Result<Read> {
         Ok(match tensor.dtype() {
+            DType::F32 => Read::F32(tensor.to_vec_async()?),
+            DType::F16 => Read::F16(tensor.to_vec_async()?),
             DType::I32 => Read::I32(tensor.to_vec_async()?),
             DType::Bool => Read::Bool(tensor.to_vec_async()?),
-            _ => Read::F32(tensor.to_vec_async()?),
+            other => Read::Other(other),
         })
     }
 
     fn wait(self, want: &Host) -> linn::Result<Host> {
         let data = match self {
             Read::F32(read) => Data::F32(read.wait()?),
+            Read::F16(read) => Data::F16(read.wait()?),
             Read::I32(read) => Data::I32(read.wait()?),
             Read::Bool(read) => Data::Bool(read.wait()?),
+            Read::Other(dtype) => Data::Other(dtype.to_string()),
         };
         Ok(Host { shape: want.shape.clone(), data })
     }

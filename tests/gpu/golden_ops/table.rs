@@ -14,19 +14,21 @@ mod index;
 mod losses;
 mod matmul;
 mod nn;
+mod rearrange;
 mod reduce;
 mod scan;
 mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 12] = [
+pub const FAMILIES: [(&str, &[Row]); 13] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
     ("elementwise", elementwise::ROWS),
     ("activations", activations::ROWS),
     ("losses", losses::ROWS),
     ("reduce", reduce::ROWS),
+    ("rearrange", rearrange::ROWS),
     ("scan", scan::ROWS),
     ("views", views::ROWS),
     ("index", index::ROWS),
@@ -53,6 +55,8 @@ pub struct Row {
     pub run: fn(&Call) -> Answer,
     /// The in-place form, where linn has it; changes the call's first tensor.
     pub in_place: Option<fn(&Call) -> Answer<()>>,
+    /// linn's name of it, where that is not PyTorch's.
+    pub called: Option<&'static str>,
     /// Operands repeat to the shape of the result, so they may also be given as expanded views of that shape.
     pub broadcasts: bool,
     /// PyTorch refuses some layouts (`view`): then an error is right too.
@@ -66,13 +70,27 @@ pub struct Row {
 
 /// A row that computes on the device and meets [`STRICT`].
 pub const fn row(name: &'static str, run: fn(&Call) -> Answer) -> Row {
-    Row { name, run, in_place: None, broadcasts: false, may_refuse_layouts: false, waits: None, tolerance: STRICT, looser: None }
+    Row {
+        name,
+        run,
+        in_place: None,
+        called: None,
+        broadcasts: false,
+        may_refuse_layouts: false,
+        waits: None,
+        tolerance: STRICT,
+        looser: None,
+    }
 }
 
 #[allow(dead_code, reason = "some marks wait for the rows that need them")]
 impl Row {
     const fn in_place(self, run: fn(&Call) -> Answer<()>) -> Row {
         Row { in_place: Some(run), ..self }
+    }
+
+    const fn called(self, name: &'static str) -> Row {
+        Row { called: Some(name), ..self }
     }
 
     const fn broadcasts(self) -> Row {

@@ -39,6 +39,7 @@ pub enum Work {
         from: Range,
         to: Range,
     },
+    Hold,
 }
 
 pub struct Encoded {
@@ -208,6 +209,7 @@ impl Device {
                 let cells = memory[from.buffer].cells[from.from..from.from + from.len].to_vec();
                 memory[to.buffer].cells[to.from..to.from + to.len].copy_from_slice(&cells);
             }
+            Work::Hold => {}
         }
         Ok(())
     }
@@ -219,6 +221,7 @@ fn buffers(command: &Encoded) -> impl Iterator<Item = usize> + '_ {
         Work::Dispatch { reads, write, .. } => (reads, write.as_ref(), None),
         Work::Upload { to: range, .. } | Work::Download { from: range, .. } => (&[], Some(range), None),
         Work::Move { from, to } => (&[], Some(from), Some(to)),
+        Work::Hold => (&[], None, None),
     };
     reads.iter().map(|(range, _)| range.buffer).chain(one.map(|range| range.buffer)).chain(two.map(|range| range.buffer))
 }

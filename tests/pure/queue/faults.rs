@@ -47,9 +47,13 @@ pub enum Fault {
     LossNotTold,
     /// A loss leaves commands recorded.
     RecordingsKept,
+    /// What waits for another device goes to the driver.
+    HoldIgnored,
+    /// A loss leaves commands held that nobody will open.
+    HeldAfterLoss,
 }
 
-const ALL: [Fault; 21] = [
+const ALL: [Fault; 23] = [
     Fault::ReadNotTold,
     Fault::ReadToldLate,
     Fault::WriteToldAsRead,
@@ -71,6 +75,8 @@ const ALL: [Fault; 21] = [
     Fault::UrgentIgnoresEdges,
     Fault::LossNotTold,
     Fault::RecordingsKept,
+    Fault::HoldIgnored,
+    Fault::HeldAfterLoss,
 ];
 
 /// Seeds within which each fault is noticed.

@@ -355,6 +355,27 @@ impl World {
         self.streams[stream].waits.merge(&recording.truth);
     }
 
+    /// What comes next on a stream waits for another device.
+    pub fn hold(&mut self, choice: usize) {
+        if self.lost {
+            return;
+        }
+        let stream = self.stream(choice);
+        let fence = self.push(stream, &AccessList::default(), Load::default(), Vec::new(), Body::Hold);
+        if !self.has(Fault::HoldIgnored) {
+            self.timeline.hold(fence.stream);
+        }
+        self.held.push(fence);
+    }
+
+    /// The other device has come so far.
+    pub fn open(&mut self, which: usize) {
+        if let Some(at) = which.checked_rem(self.held.len()) {
+            let fence = self.held.swap_remove(at);
+            self.timeline.open(fence);
+        }
+    }
+
     pub fn point(&self, point: Point) -> Recording {
         match point {
             Point::Stream(choice) => self.recording(self.stream(choice)),
@@ -385,6 +406,8 @@ impl World {
                 self.lose();
                 return Ok(());
             }
+            // Other devices go on.
+            self.open(0);
             self.wishes.add(point);
             self.submit(true, usize::MAX)?;
             self.device.run(usize::MAX)?;

@@ -132,6 +132,14 @@ pub enum Step {
     Report {
         submissions: usize,
     },
+    /// What comes next on the stream waits for another device.
+    Hold {
+        stream: usize,
+    },
+    /// That device has come so far.
+    Open {
+        which: usize,
+    },
     /// From now on the device executes nothing.
     Hang,
     Lose,
@@ -150,9 +158,9 @@ fn point(r: &mut Random) -> Point {
 }
 
 /// How often each kind of step comes, in the order of [`step`].
-const WEIGHTS: [u64; 24] = [4, 1, 12, 7, 24, 6, 5, 2, 3, 4, 3, 4, 3, 1, 3, 1, 1, 1, 1, 9, 1, 9, 7, 1];
+const WEIGHTS: [u64; 26] = [4, 1, 12, 7, 24, 6, 5, 2, 3, 4, 3, 4, 3, 1, 3, 1, 1, 1, 1, 9, 1, 9, 7, 1, 1, 2];
 
-fn step(r: &mut Random, weights: &[u64; 24], sum: u64) -> Step {
+fn step(r: &mut Random, weights: &[u64; 26], sum: u64) -> Step {
     let mut choice = r.below(sum) as u64;
     let kind = weights.iter().position(|weight| match choice.checked_sub(*weight) {
         None => true,
@@ -191,8 +199,10 @@ fn step(r: &mut Random, weights: &[u64; 24], sum: u64) -> Step {
         20 => Step::FailSubmit,
         21 => Step::Run { commands: if r.below(2) == 0 { 1 + r.below(3) } else { usize::MAX } },
         22 => Step::Report { submissions: 1 + r.below(3) },
-        _ if r.below(4) == 0 => Step::Lose,
-        _ => Step::Hang,
+        23 if r.below(4) == 0 => Step::Lose,
+        23 => Step::Hang,
+        24 => Step::Hold { stream },
+        _ => Step::Open { which: r.below(99) },
     }
 }
 

@@ -210,6 +210,31 @@ fn streams_go_in_the_order_of_their_priorities() {
 }
 
 /// Kernel 7 takes so long for each unit of work.
+/// A stream that waits for another device, whatever its priority and whoever waits for it.
+#[test]
+fn what_is_held_is_left_and_the_rest_goes_on() {
+    let mut case = Case::with(1);
+    let urgent = case.timeline.new_stream_with_priority(-2);
+    let held = {
+        case.enqueue(urgent, 2);
+        case.timeline.hold(urgent)
+    };
+    case.enqueue(urgent, 3);
+    case.want(urgent, 5);
+    // One command of the urgent stream stands before what is held.
+    assert_eq!(case.submit(0), [(1, 1)]);
+    assert_eq!(case.submit(0), [(0, 1)]);
+    assert_eq!((case.submit(0), case.timeline.backlog(), case.timeline.ready()), (vec![], 4, 0));
+    // Nobody's patience ends, and what comes after that begins to wait anew.
+    case.now += 10 * PATIENCE;
+    assert_eq!(case.submit(1), []);
+    case.enqueue(MAIN, 1);
+    case.want(MAIN, 2);
+    assert_eq!(case.submit(1), [(0, 1)]);
+    case.timeline.open(held);
+    assert_eq!(case.submit(1), [(1, 4)]);
+}
+
 fn measured(nanos: u64) -> Estimates {
     let mut estimates = Estimates::default();
     (0..40).for_each(|_| estimates.learn(&[(PipelineId(7), 1000)], Duration::from_nanos(1000 * nanos)));
@@ -264,6 +289,16 @@ fn a_kernel_that_was_never_measured_goes_once() {
     let admitted: Vec<bool> = [7, 1, 2, 7, 3].iter().map(|kernel| budget.admit(&estimates, dispatch(*kernel, 1))).collect();
     assert_eq!(admitted, [true; 5]);
     assert!(!budget.admit(&estimates, dispatch(2, 1)) && budget.admit(&estimates, dispatch(7, 1)));
+}
+
+/// What was enqueued before it does not wait until it is compiled; what comes after it does.
+#[test]
+fn a_kernel_that_is_not_compiled_yet_is_the_first_of_its_submission() {
+    let (estimates, new) = (measured(1), Load { compiles: true, ..dispatch(1, 1) });
+    let mut budget = Budget::default();
+    assert!(budget.admit(&estimates, dispatch(0, 1)) && !budget.admit(&estimates, new));
+    let mut budget = Budget::default();
+    assert!(budget.admit(&estimates, new) && budget.admit(&estimates, dispatch(0, 1)) && !budget.admit(&estimates, new));
 }
 
 /// burn, llama.cpp: a chain of large kernels without a wait went to the driver as one submission, which it ended. Here on a

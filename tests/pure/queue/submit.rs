@@ -38,7 +38,7 @@ impl World {
         }
         let Some(target) = target else {
             let busy = in_flight >= policy::MOST_IN_FLIGHT || in_flight > 0 && !patient;
-            ensure!(busy || self.timeline.backlog() == 0, "commands are left though the device has room");
+            ensure!(busy || self.timeline.ready() == 0, "commands are left though the device has room");
             return Ok(());
         };
         let (mut budget, mut count, mut ended) = (Budget::default(), 0, false);
@@ -57,6 +57,7 @@ impl World {
         self.see(What::WishFirst, u64::from(!urgent && matches!(target, Flush::To(_))));
         self.see(What::CutShort, u64::from(ended));
         self.see(What::FailedBatch, u64::from(failed));
+        self.see(What::HeldBack, self.timeline.backlog() - self.timeline.ready());
         let mut moves = false;
         let mut commands = Vec::with_capacity(batch.len);
         for (stream, run) in &batch.runs {
@@ -73,7 +74,8 @@ impl World {
         }
         let id = self.timeline.handle_submitted(&batch);
         if let (Flush::To(fences), false) = (&target, ended) {
-            let missed = fences.iter().find(|fence| fence.number > self.timeline.submitted(fence.stream));
+            let behind = |fence: &Fence| fence.number > self.timeline.submitted(fence.stream);
+            let missed = fences.iter().find(|fence| behind(fence) && self.held.is_empty());
             ensure!(missed.is_none(), "{missed:?} was to go to the driver and did not");
         }
         self.in_flight.push_back(id);
@@ -87,6 +89,8 @@ impl World {
 
     /// Resolves places; the table changes when a move is encoded.
     fn encode(&mut self, fence: Fence, recorded: Recorded) -> Result<Encoded, String> {
+        let early = self.held.iter().find(|held| held.stream == fence.stream && held.number <= fence.number);
+        ensure!(early.is_none(), "{fence:?} goes to the driver, and another device has not come to {early:?}");
         let place = |world: &World, name| world.places.resolve(name).ok_or_else(|| "a command without memory".to_owned());
         let range = |world: &World, (name, from, len)| world.range(place(world, name)?, from, len);
         let work = match recorded.body {
@@ -103,6 +107,7 @@ impl World {
                 let cells = (to.size / self.setup.cell) as usize;
                 Work::Move { from: self.range(from, 0, cells)?, to: self.range(to, 0, cells)? }
             }
+            Body::Hold => Work::Hold,
         };
         recorded.places.iter().for_each(|name| self.places.release(*name));
         Ok(Encoded { fence, after: recorded.after, work })
@@ -195,6 +200,10 @@ impl World {
         for recorded in std::mem::take(&mut self.recordings).into_iter().flatten() {
             recorded.places.iter().for_each(|name| self.places.release(*name));
         }
+        if !self.has(Fault::HeldAfterLoss) {
+            self.timeline.open_all();
+        }
+        self.held.clear();
         let rest = self.timeline.plan(&Flush::Everything, |_, _| true);
         if rest.len > 0 {
             let id = self.timeline.handle_submitted(&rest);

@@ -43,10 +43,26 @@ pub struct Recorded {
 
 /// Views are (place, first cell, cells).
 pub enum Body {
-    Dispatch { reads: Vec<(PlaceId, usize, usize, Mask)>, write: Option<(PlaceId, usize, usize)>, constant: u32, expected: u32 },
-    Upload { chunk: usize, to: (PlaceId, usize, usize) },
-    Download { from: (PlaceId, usize, usize), chunk: usize },
-    Move { place: PlaceId, to: Place },
+    Dispatch {
+        reads: Vec<(PlaceId, usize, usize, Mask)>,
+        write: Option<(PlaceId, usize, usize)>,
+        constant: u32,
+        expected: u32,
+    },
+    Upload {
+        chunk: usize,
+        to: (PlaceId, usize, usize),
+    },
+    Download {
+        from: (PlaceId, usize, usize),
+        chunk: usize,
+    },
+    Move {
+        place: PlaceId,
+        to: Place,
+    },
+    /// Nothing: it waits for another device.
+    Hold,
 }
 
 #[derive(Default)]
@@ -109,6 +125,8 @@ pub enum What {
     WishFirst,
     CutShort,
     FailedBatch,
+    /// Commands stay behind because what they wait for on another device has not happened.
+    HeldBack,
     Lost,
 }
 
@@ -140,6 +158,8 @@ pub struct World {
     /// Submissions that were not reported as done.
     pub in_flight: std::collections::VecDeque<SubmissionId>,
     pub lost: bool,
+    /// Commands that wait for another device.
+    pub held: Vec<Fence>,
     /// Purchases that the driver refuses, and batches.
     pub refusals: u32,
     pub fail_next: bool,
@@ -178,6 +198,7 @@ impl World {
             device: Device::default(),
             in_flight: Default::default(),
             lost: false,
+            held: Vec::new(),
             refusals: 0,
             fail_next: false,
             constants: 0,
@@ -245,6 +266,8 @@ impl World {
             Step::FailSubmit => self.fail_next = true,
             Step::Run { commands } => self.device.run(*commands)?,
             Step::Report { submissions } => self.report(*submissions)?,
+            Step::Hold { stream } => self.hold(*stream),
+            Step::Open { which } => self.open(*which),
             Step::Hang => self.device.hangs = true,
             Step::Lose => self.lose(),
         }
@@ -315,6 +338,9 @@ impl World {
     fn finish(&mut self) -> Result<(), String> {
         if self.device.hangs {
             self.lose();
+        }
+        while !self.held.is_empty() {
+            self.open(0);
         }
         let everything = self.timeline.everything();
         self.block(&everything)?;

@@ -6,7 +6,7 @@ use crate::golden_ops::call::{done, give};
 pub const ROWS: &[Row] = &[
     row("add", |c| give(c.input()?.add(&c.tensor(1, "other")?)))
         .broadcasts()
-        .in_place(|c| done(c.input()?.add_(&c.tensor(1, "other")?, 1.0))),
+        .in_place(|c| done(c.input()?.add_(&c.tensor(1, "other")?, 1))),
     row("div.no_rounding_mode", |c| give(c.input()?.div(&c.tensor(1, "other")?)))
         .broadcasts()
         .in_place(|c| done(c.input()?.div_(&c.tensor(1, "other")?))),
@@ -25,9 +25,9 @@ pub const ROWS: &[Row] = &[
     row("lt", |c| give(c.input()?.lt(&c.tensor(1, "other")?)))
         .broadcasts()
         .in_place(|c| done(c.input()?.lt_(&c.tensor(1, "other")?))),
-    row("max.binary", |c| give(c.input()?.maximum(&c.tensor(1, "other")?))).broadcasts(),
+    row("max.binary", |c| give(c.input()?.maximum(&c.tensor(1, "other")?))).called("maximum").broadcasts(),
     row("maximum", |c| give(c.input()?.maximum(&c.tensor(1, "other")?))).broadcasts(),
-    row("min.binary", |c| give(c.input()?.minimum(&c.tensor(1, "other")?))).broadcasts(),
+    row("min.binary", |c| give(c.input()?.minimum(&c.tensor(1, "other")?))).called("minimum").broadcasts(),
     row("minimum", |c| give(c.input()?.minimum(&c.tensor(1, "other")?))).broadcasts(),
     row("mul", |c| give(c.input()?.mul(&c.tensor(1, "other")?)))
         .broadcasts()
@@ -42,6 +42,7 @@ pub const ROWS: &[Row] = &[
         .broadcasts()
         .in_place(|c| done(c.input()?.sub_(&c.tensor(1, "other")?))),
     row("true_divide", |c| give(c.input()?.div(&c.tensor(1, "other")?)))
+        .called("div")
         .broadcasts()
         .in_place(|c| done(c.input()?.div_(&c.tensor(1, "other")?))),
     row("where", |c| give(c.input()?.where_(&c.tensor(1, "condition")?, &c.tensor(2, "other")?))).broadcasts(),

@@ -6,8 +6,8 @@ use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, give};
 
 pub const ROWS: &[Row] = &[
-    row("full", |c| f32_only(c).and(give(Tensor::full(c.device(), &c.lens(0, "size")?, c.float(1, "fill_value")?)))),
-    row("full_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.full_like(c.float(1, "fill_value")?)))),
+    row("full", |c| f32_only(c).and(give(Tensor::full(c.device(), &c.lens(0, "size")?, c.scalar(1, "fill_value")?)))),
+    row("full_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.full_like(c.scalar(1, "fill_value")?)))),
     row("item", |c| give(c.input()?.item::<f32>())).waits("the host asks for the value"),
     row("ones", |c| f32_only(c).and(give(Tensor::ones(c.device(), &c.lens(0, "size")?)))),
     row("ones_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.ones_like()))),

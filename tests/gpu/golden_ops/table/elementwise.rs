@@ -45,7 +45,7 @@ pub const ROWS: &[Row] = &[
     one!("positive", positive),
     one!("rad2deg", rad2deg, rad2deg_),
     one!("round", round, round_),
-    one!("sgn", sign, sign_),
+    one!("sgn", sign, sign_).called("sign"),
     one!("signbit", signbit),
     one!("sinc", sinc, sinc_),
     one!("sinh", sinh, sinh_),
@@ -55,18 +55,20 @@ pub const ROWS: &[Row] = &[
         give(c.input()?.nan_to_num(c.float_opt(1, "nan")?, c.float_opt(2, "posinf")?, c.float_opt(3, "neginf")?))
     })
     .in_place(|c| done(c.input()?.nan_to_num_(c.float_opt(1, "nan")?, c.float_opt(2, "posinf")?, c.float_opt(3, "neginf")?))),
-    row("round.decimals_0", decimals).in_place(decimals_),
-    row("round.decimals_3", decimals).in_place(decimals_),
-    row("round.decimals_neg_3", decimals).in_place(decimals_),
+    row("round.decimals_0", decimals).in_place(decimals_).called("round_decimals"),
+    row("round.decimals_3", decimals).in_place(decimals_).called("round_decimals"),
+    row("round.decimals_neg_3", decimals).in_place(decimals_).called("round_decimals"),
     two!("atan2", atan2, atan2_),
     two!("copysign", copysign, copysign_),
     row("div.floor_rounding", |c| mode(c, "floor").and(give(c.input()?.div_floor(&c.tensor(1, "other")?))))
+        .called("div_floor")
         .broadcasts()
         .in_place(|c| mode(c, "floor").and(done(c.input()?.div_floor_(&c.tensor(1, "other")?)))),
     row("div.trunc_rounding", |c| mode(c, "trunc").and(give(c.input()?.div_trunc(&c.tensor(1, "other")?))))
+        .called("div_trunc")
         .broadcasts()
         .in_place(|c| mode(c, "trunc").and(done(c.input()?.div_trunc_(&c.tensor(1, "other")?)))),
-    two!("floor_divide", div_floor, div_floor_),
+    two!("floor_divide", div_floor, div_floor_).called("div_floor"),
     two!("fmax", fmax),
     two!("fmin", fmin),
     two!("fmod", fmod, fmod_),
@@ -88,15 +90,18 @@ pub const ROWS: &[Row] = &[
         let (low, high) = (c.tensor_opt(1, "min")?, c.tensor_opt(2, "max")?);
         give(c.input()?.clamp_tensor(low.as_ref(), high.as_ref()))
     })
+    .called("clamp_tensor")
     .broadcasts()
     .in_place(|c| {
         let (low, high) = (c.tensor_opt(1, "min")?, c.tensor_opt(2, "max")?);
         done(c.input()?.clamp_tensor_(low.as_ref(), high.as_ref()))
     }),
     row("clamp_max", |c| give(c.input()?.clamp_tensor(None, Some(&c.tensor(1, "max")?))))
+        .called("clamp_tensor")
         .broadcasts()
         .in_place(|c| done(c.input()?.clamp_tensor_(None, Some(&c.tensor(1, "max")?)))),
     row("clamp_min", |c| give(c.input()?.clamp_tensor(Some(&c.tensor(1, "min")?), None)))
+        .called("clamp_tensor")
         .broadcasts()
         .in_place(|c| done(c.input()?.clamp_tensor_(Some(&c.tensor(1, "min")?), None))),
     row("addcdiv", |c| {

@@ -68,6 +68,45 @@ fn floods(device: Device) {
     assert_eq!(device.synchronize(StreamId::DEFAULT), Outcome::Done);
 }
 
+/// One thread floods; another, which has a stream of its own and waits for each of its commands, is not held up.
+fn one_floods(device: Device) {
+    let flooding = device.clone();
+    let flooding = thread::spawn(move || (0..2 * model::MOST_RECORDED).for_each(|_| flooding.enqueue(StreamId::DEFAULT)));
+    let stream = device.new_stream();
+    for _ in 0..2 {
+        device.enqueue(stream);
+        assert_eq!(device.synchronize(stream), Outcome::Done);
+    }
+    flooding.join().unwrap();
+    assert_eq!(device.waits_for_room(stream), 0, "who does not flood waits for room");
+}
+
+/// A stream waits for another device while others go on, and while its own thread floods it.
+fn waits_for_another_device(device: Device) {
+    let (held, free) = (device.new_stream(), device.new_stream());
+    let fence = device.hold(held);
+    let flooding = device.clone();
+    let flooding = thread::spawn(move || {
+        (0..2 * model::MOST_RECORDED).for_each(|_| flooding.enqueue(held));
+        assert_eq!(flooding.synchronize(held), Outcome::Done);
+    });
+    device.enqueue(free);
+    assert_eq!(device.synchronize(free), Outcome::Done);
+    device.pass(fence);
+    flooding.join().unwrap();
+}
+
+/// Nothing is ever opened: the device is lost, or its last handle goes.
+fn never_opened(device: Device) {
+    let held = device.new_stream();
+    device.hold(held);
+    let (flooding, waiting) = (device.clone(), device.completion(held));
+    let flooding = thread::spawn(move || (0..2 * model::MOST_RECORDED).for_each(|_| flooding.enqueue(held)));
+    device.lose();
+    assert_eq!(waiting.wait(), Outcome::Lost);
+    flooding.join().unwrap();
+}
+
 /// The last handle goes while work is recorded and in flight, and somebody still holds a future.
 fn exit_with_work(device: Device) {
     device.enqueue(StreamId::DEFAULT);
@@ -97,6 +136,14 @@ fn loss(device: Device) {
     assert_eq!(device.synchronize(StreamId::DEFAULT), Outcome::Lost);
 }
 
+/// The same where nobody else says anything.
+fn loss_under_a_flood(device: Device) {
+    let flooding = device.clone();
+    let flooding = thread::spawn(move || (0..2 * model::MOST_RECORDED).for_each(|_| flooding.enqueue(StreamId::DEFAULT)));
+    device.lose();
+    flooding.join().unwrap();
+}
+
 /// The process ends while a thread waits for room: the queue ends, and nobody stays behind.
 fn exit_under_a_flood(device: Device) {
     let flooding = device.clone();
@@ -121,6 +168,21 @@ fn callers_who_flood_wait_for_room_and_go_on() {
 }
 
 #[test]
+fn callers_who_do_not_flood_never_wait_for_room() {
+    check(None, orders(), one_floods);
+}
+
+#[test]
+fn a_stream_that_waits_for_another_device_holds_up_nobody_else_and_goes_on() {
+    check(None, orders(), waits_for_another_device);
+}
+
+#[test]
+fn a_loss_ends_the_wait_for_another_device() {
+    check(None, orders(), never_opened);
+}
+
+#[test]
 fn the_last_handle_ends_the_queue_and_answers_everybody() {
     check(None, orders(), exit_with_work);
 }
@@ -128,6 +190,7 @@ fn the_last_handle_ends_the_queue_and_answers_everybody() {
 #[test]
 fn a_loss_wakes_everybody() {
     check(None, orders(), loss);
+    check(None, orders(), loss_under_a_flood);
 }
 
 #[test]
@@ -137,19 +200,22 @@ fn the_end_of_the_process_leaves_nobody_waiting_for_room() {
 
 #[test]
 fn every_missing_signal_is_a_deadlock_that_is_found() {
-    let found = |fault, scenario: fn(Device)| {
+    let found_as = |words: &str, fault, scenario: fn(Device)| {
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(Some(fault), 4_000, scenario))) else {
             panic!("{fault:?} is not found");
         };
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(text.contains("deadlock"), "{fault:?}: {text}");
+        assert!(text.contains(words), "{fault:?}: {text}");
     };
+    let found = |fault, scenario| found_as("deadlock", fault, scenario);
     found(Fault::NobodyWakes, two_callers);
     found(Fault::NobodyTells, floods);
     found(Fault::SleepsUnasked, nobody_waits);
     found(Fault::WokenTooSoon, nobody_waits);
     found(Fault::StopNotWoken, two_callers);
     found(Fault::LossNotAnswered, loss);
-    found(Fault::LossNotTold, loss);
+    found(Fault::LossNotTold, loss_under_a_flood);
     found(Fault::ClosesSilently, exit_under_a_flood);
+    found(Fault::OpenedSilently, waits_for_another_device);
+    found_as("who does not flood waits for room", Fault::EverybodyWaits, one_floods);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linn::ids::{FenceSet, Horizons, StreamId};
+use linn::ids::{Fence, FenceSet, Horizons, StreamId};
 use linn::timeline::{Flush, SubmissionId, Timeline};
 use shuttle::rand::Rng;
 use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -12,8 +12,9 @@ use super::signals::{Signals, Sleeps};
 use crate::device::wishes::Wishes;
 use crate::queue::policy::{LOOK, MOST_IN_FLIGHT, Policy};
 
-/// Commands at which callers wait for room.
+/// Commands at which callers wait for room, and of their own stream, that make them part of the flood.
 pub const MOST_RECORDED: u64 = 2;
+const FLOODS: u64 = 2;
 /// Commands in one submission.
 const MOST_COMMANDS: usize = 2;
 
@@ -36,6 +37,10 @@ pub enum Fault {
     LossNotTold,
     /// A queue that closes does not tell those who wait for room.
     ClosesSilently,
+    /// Whoever enqueues in a flood waits for room, though it is another's.
+    EverybodyWaits,
+    /// The other device has passed the event, and the queue is not woken.
+    OpenedSilently,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +83,8 @@ struct Core {
     stop: bool,
     ended: bool,
     sleeps: bool,
+    /// Streams that have waited for room, once for each time.
+    room: Vec<StreamId>,
 }
 
 impl Sleeps for Core {
@@ -168,16 +175,42 @@ impl Device {
             core = shared.lock();
         }
         core.timeline.enqueue(stream, []);
-        let flooded = core.timeline.backlog() > MOST_RECORDED;
+        let share = if shared.has(Fault::EverybodyWaits) { 0 } else { FLOODS };
+        let flooded = core.timeline.is_flooded(stream, MOST_RECORDED, share);
         match shared.has(Fault::WokenTooSoon) {
             true => drop(core),
             false => shared.signals.wake(core),
         }
         if flooded {
             let mut core = shared.lock();
-            while core.timeline.backlog() > MOST_RECORDED / 2 && !core.lost && !core.stop {
+            while core.timeline.is_flooded(stream, MOST_RECORDED / 2, share) && !core.lost && !core.stop {
+                core.room.push(stream);
                 core = shared.signals.wait(core);
             }
+        }
+    }
+
+    /// How often who enqueued on the stream has waited for room.
+    pub fn waits_for_room(&self, stream: StreamId) -> usize {
+        self.0.shared.lock().room.iter().filter(|waited| **waited == stream).count()
+    }
+
+    /// As `wait::hold`: a command that waits for another device.
+    pub fn hold(&self, stream: StreamId) -> Fence {
+        let mut core = self.0.shared.lock();
+        core.timeline.enqueue(stream, []);
+        let held = core.timeline.hold(stream);
+        self.0.shared.signals.wake(core);
+        held
+    }
+
+    /// As `Held` is dropped: the other device has come to the point.
+    pub fn pass(&self, fence: Fence) {
+        let shared = &self.0.shared;
+        let mut core = shared.lock();
+        core.timeline.open(fence);
+        if !shared.has(Fault::OpenedSilently) {
+            shared.signals.wake(core);
         }
     }
 
@@ -266,7 +299,7 @@ impl Queue {
                 Progress::InFlight => self.look(),
                 Progress::Idle => {
                     let core = shared.lock();
-                    let nothing_asked = !core.stop && core.released == 0 && core.timeline.backlog() == 0;
+                    let nothing_asked = !core.stop && core.released == 0 && core.timeline.ready() == 0;
                     if nothing_asked || shared.has(Fault::SleepsUnasked) {
                         shared.signals.sleep(core);
                     }
@@ -354,6 +387,7 @@ impl Queue {
 }
 
 fn drop_recordings(core: &mut Core) {
+    core.timeline.open_all();
     let rest = core.timeline.plan(&Flush::Everything, |_, _| true);
     if rest.len > 0 {
         let id = core.timeline.handle_submitted(&rest);
