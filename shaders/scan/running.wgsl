@@ -1,13 +1,22 @@
-// Every step of a block is kept, on top of what the blocks before it came to.
+// Every step of a block is kept, on top of what the blocks before it came to. That is added to each result, not to the first
+// element: rounding errors of a long line would go through all further steps of its blocks.
+var<private> is_first: bool;
+var<private> before: elem;
+
 fn started(job: u32, block: u32, value: elem) -> elem {
-    if block == 0u {
-        return value;
+    is_first = block == 0u;
+    if !is_first {
+        before = load_carry(job - p.inner);
     }
-    return combine(load_carry(job - p.inner), value);
+    return value;
 }
 
 fn passed(at: u32, total: elem) {
-    out[p.out_offset + at] = total;
+    if is_first {
+        out[p.out_offset + at] = total;
+    } else {
+        out[p.out_offset + at] = combine(before, total);
+    }
 }
 
 fn ended(job: u32, total: elem) {}

@@ -19,8 +19,8 @@ pub const ROWS: &[Row] = &[
     }),
     row("nn.functional.cross_entropy", |c| of_classes(c, "cross_entropy", Tensor::cross_entropy_with)),
     row("nn.functional.huber_loss", |c| {
-        let reduction = reduction(c, 2, "huber_loss")?;
-        give(c.input()?.huber_loss(&target(c)?, c.float_or(3, "delta", 1.0)?, reduction))
+        let (x, target, delta) = (c.input()?, target(c)?, c.float_or(3, "delta", 1.0)?);
+        give(x.huber_loss(&target, delta, reduction(c, 2, "huber_loss")?))
     }),
     row("nn.functional.kl_div", |c| {
         let reduction = reduction(c, KEY, "kl_div")?;
