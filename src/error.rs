@@ -111,6 +111,7 @@ impl Error {
     }
 
     /// The error as that of `op`, of an operation that is put together from others.
+    #[cfg(feature = "gpu")]
     pub(crate) fn of(mut self, op: &'static str) -> Error {
         if let Error::Shape { op: name, .. }
         | Error::DType { op: name, .. }

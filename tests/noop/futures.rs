@@ -171,7 +171,7 @@ fn a_waker_that_panics_harms_nobody_else() {
             let ended: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
             let late: Vec<bool> = panicking.into_iter().map(pollster::block_on).collect();
             for result in [ended, late] {
-                assert!(result.iter().all(|result| *result == !lost), "lost: {lost}, {result:?}");
+                assert!(result.iter().all(|result| *result != lost), "lost: {lost}, {result:?}");
             }
             assert_eq!(device.synchronize().is_err(), lost);
         }

@@ -186,7 +186,6 @@ fn step(r: &mut Random, devices: &[Device], things: &mut Things, guards: &mut Ve
             let mut down = take(r, &mut things.downloads)?;
             match pick(r, &things.tensors)?.copy_to_pinned(&mut down) {
                 Ok(read) if r.below(3) == 0 => _ = read.wait(),
-                Ok(read) if r.below(2) == 0 => std::mem::forget(read),
                 other => drop(other),
             }
             things.downloads.extend((r.below(2) == 0).then_some(down));

@@ -159,7 +159,7 @@ fn a_flood_behind_a_wait_waits_for_room_and_goes_on() {
             move || {
                 let x = ones(&here);
                 let _guard = waiting.enter();
-                (0..40_000).for_each(|_| _ = x.add_scalar_(1.0).unwrap());
+                (0..40_000).for_each(|_| x.add_scalar_(1.0).unwrap());
             }
         });
         while here.stats().queue.back_pressure_waits == 0 {
