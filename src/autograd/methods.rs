@@ -1,7 +1,8 @@
 //! The differentiable methods of [`Tensor`]: each calls the operation of `ops` and records its rule.
 //!
 //! Names and argument order are PyTorch's. Every call enqueues and returns; none waits for the device. Views stand in
-//! `views.rs` and `parts.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
+//! `views.rs` and `parts.rs`, statistics and norms in `statistics.rs`, running results in `scans.rs`, products by their names in
+//! `products.rs`, losses in `losses.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
 
 use smallvec::SmallVec;
 

@@ -23,6 +23,7 @@
 
 mod backward;
 mod checkpoint;
+mod einsum;
 mod elementwise;
 mod gradcheck;
 mod graph;
@@ -43,6 +44,7 @@ mod views;
 
 pub use backward::{BackwardOptions, Retain, grad};
 pub use checkpoint::checkpoint;
+pub use einsum::einsum;
 pub use gradcheck::{GradcheckOptions, gradcheck};
 pub use leaf::HookHandle;
 pub use losses::{ClassOptions, Reduction};

@@ -157,7 +157,7 @@ impl Tensor {
 }
 
 /// Lengths as [`Tensor::reshape`] takes them.
-fn sizes<'a>(lens: impl IntoIterator<Item = &'a usize>) -> Vec<isize> {
+pub(super) fn sizes<'a>(lens: impl IntoIterator<Item = &'a usize>) -> Vec<isize> {
     lens.into_iter().map(|len| *len as isize).collect()
 }
 

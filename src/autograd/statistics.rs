@@ -200,6 +200,21 @@ impl Tensor {
         self.sub(other).map_err(|error| error.of("dist"))?.norm_of("dist", p, &[], KeepDim::Drop)
     }
 
+    /// The p-norms of the differences of all rows of self `[.., P, M]` and of `other` `[.., R, M]` -> `[.., P, R]`; what stands before
+    /// broadcasts.
+    #[track_caller]
+    pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
+        const OP: &str = "cdist";
+        if self.rank() < 2 || other.rank() < 2 || self.shape().last() != other.shape().last() || p.is_nan() || p < 0.0 {
+            let fact = format!("shapes {:?} and {:?}, p {p}", self.shape(), other.shape());
+            return Err(Error::shape(OP, fact, "pass tensors [.., P, M] and [.., R, M], and a p of at least 0"));
+        }
+        let apart = self.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?).map_err(|error| error.of(OP))?;
+        // The largest of nothing: no coordinates are no distance.
+        let p = if apart.shape().last() == Some(&0) { 1.0 } else { p };
+        apart.norm_of(OP, p, &[-1], KeepDim::Drop)
+    }
+
     #[track_caller]
     fn norm_of(&self, op: &'static str, p: f64, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         expect_float(op, self)?;

@@ -1,6 +1,6 @@
 //! Softmax and log-softmax along one dimension.
 //!
-//! Rows are contiguous in the kernels: another dimension than the last is moved there by a copy.
+//! Halves are computed in f32 and rounded once. Rows are contiguous in the kernels: another dimension than the last is moved there by a copy.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -13,13 +13,13 @@ use crate::ops::reduce::KeepDim;
 use crate::ops::{binary, copy, expect_dtype, expect_same_device, launch, reduce, unary};
 use crate::tensor::Tensor;
 
-/// exp(x) / sum(exp(x)) along `dim`; f32. A row of -inf gives NaN, as in PyTorch.
+/// exp(x) / sum(exp(x)) along `dim`; floats. A row of -inf gives NaN, as in PyTorch.
 #[track_caller]
 pub fn softmax(x: &Tensor, dim: isize) -> Result<Tensor> {
     along("softmax", Kernel::softmax, &[x], dim)
 }
 
-/// x - log(sum(exp(x))) along `dim`; f32.
+/// x - log(sum(exp(x))) along `dim`; floats.
 #[track_caller]
 pub fn log_softmax(x: &Tensor, dim: isize) -> Result<Tensor> {
     along("log_softmax", Kernel::log_softmax, &[x], dim)
@@ -41,6 +41,10 @@ pub fn log_softmax_backward(y: &Tensor, dy: &Tensor, dim: isize) -> Result<Tenso
 fn along(op: &'static str, kernel: Kernel, inputs: &[&Tensor], dim: isize) -> Result<Tensor> {
     let x = inputs[0];
     expect_same_device(op, inputs)?;
+    if let half @ (DType::F16 | DType::BF16) = x.dtype() {
+        let wide = inputs.iter().map(|input| copy::to_dtype(input, DType::F32)).collect::<Result<Vec<_>>>()?;
+        return copy::to_dtype(&along(op, kernel, &wide.iter().collect::<Vec<_>>(), dim)?, half);
+    }
     inputs.iter().try_for_each(|input| expect_dtype(op, input, DType::F32))?;
     if let Some(other) = inputs.iter().find(|input| input.shape() != x.shape()) {
         return Err(Error::shape(

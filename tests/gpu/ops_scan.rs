@@ -126,6 +126,8 @@ fn whole_numbers_truths_and_halves() {
     assert_eq!(halves.to_dtype(DType::Bool).unwrap().sum_all().unwrap().item::<i32>().unwrap(), 4098);
     let last = halves.cumsum(0).unwrap().narrow(0, 4097, 1).unwrap();
     assert_eq!(last.to_vec::<half::f16>().unwrap(), [half::f16::from_f32(4098.0)]);
+    let rows = halves.narrow(0, 0, 8).unwrap().softmax(0).unwrap();
+    assert_eq!(rows.to_vec::<half::f16>().unwrap(), [half::f16::from_f32(0.125); 8]);
     assert!(x.to_dtype(DType::I32).unwrap().var(&[], 1.0, KeepDim::Drop).unwrap_err().to_string().starts_with("var: "));
 }
 

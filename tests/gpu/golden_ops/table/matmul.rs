@@ -1,6 +1,7 @@
 //! Products of matrices and vectors.
 
 use linn::Tensor;
+use linn::autograd::einsum;
 
 use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, done, give};
@@ -15,6 +16,7 @@ pub const ROWS: &[Row] = &[
     row("bmm", |c| give(c.input()?.bmm(&c.tensor(1, "mat2")?))),
     row("bmm.triton_optimized", |c| give(c.input()?.bmm(&c.tensor(1, "mat2")?))),
     row("dot", |c| give(c.input()?.dot(&c.tensor(1, "tensor")?))),
+    row("einsum", |c| give(einsum(c.text_or(1, "equation", "")?, &c.tensors(0, "operands")?.iter().collect::<Vec<_>>()))),
     row("inner", |c| give(c.input()?.inner(&c.tensor(1, "other")?))),
     row("kron", |c| give(c.input()?.kron(&c.tensor(1, "other")?))),
     row("matmul", |c| give(c.input()?.matmul(&c.tensor(1, "other")?))),

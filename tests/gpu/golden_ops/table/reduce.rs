@@ -14,6 +14,11 @@ pub const ROWS: &[Row] = &[
     row("any", |c| over_dims(c, Tensor::any)),
     row("argmax", |c| give(c.input()?.argmax(c.int_opt(1, "dim")?, keep(c, 2)?))),
     row("argmin", |c| give(c.input()?.argmin(c.int_opt(1, "dim")?, keep(c, 2)?))),
+    row("cdist", |c| {
+        // How the Euclidean distance is computed is left open.
+        c.text_or(3, "compute_mode", "")?;
+        give(c.input()?.cdist(&c.tensor(1, "x2")?, c.float_or(2, "p", 2.0)?))
+    }),
     row("count_nonzero", |c| give(c.input()?.count_nonzero(&c.ints_opt(1, "dim")?.unwrap_or_default()))),
     row("dist", |c| give(c.input()?.dist(&c.tensor(1, "other")?, c.float_or(2, "p", 2.0)?))),
     row("log_softmax", |c| give(in_dtype(c, KEY)?.log_softmax(c.int(1, "dim")?))),
