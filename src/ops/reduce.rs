@@ -15,6 +15,7 @@ use crate::ops::copy::{self, contiguous, to_dtype};
 use crate::ops::elementwise::{check_dtype, grid_for, index, scalar_bits};
 use crate::ops::launch;
 use crate::ops::unary::{abs, exp, isfinite, log, neg, pow_scalar, rsub_scalar, sqrt, square};
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Keep reduced dimensions with length 1, or drop them.
@@ -142,6 +143,7 @@ fn ones_where_true(x: &Tensor) -> Result<Tensor> {
 /// `of` in a type whose elements are words: halves through f32 and back, bool as i32.
 #[track_caller]
 pub(crate) fn in_words(x: &Tensor, of: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let _origin = Origin::enter();
     match x.dtype() {
         half @ (DType::F16 | DType::BF16) => {
             let out = of(&to_dtype(x, DType::F32)?)?;
