@@ -21,9 +21,11 @@
 //!
 //! Read next: `graph.rs` (nouns), `record.rs` (forward), `backward.rs` (the walk), `rules/` (one formula per operation).
 
+mod attend;
 mod backward;
 mod checkpoint;
 mod einsum;
+mod convolution;
 mod elementwise;
 mod gradcheck;
 mod graph;
@@ -32,22 +34,31 @@ mod leaf;
 mod losses;
 mod methods;
 mod mode;
+mod normalize;
 mod operators;
 mod parts;
+mod pooling;
 mod products;
 mod rearrange;
 mod record;
+mod resize;
 mod rules;
 mod scans;
 mod statistics;
 mod views;
+mod windows;
 
+pub use attend::AttentionOptions;
 pub use backward::{BackwardOptions, Retain, grad};
 pub use checkpoint::checkpoint;
 pub use einsum::einsum;
+pub use convolution::{ConvOptions, ConvTransposeOptions, Padding};
 pub use gradcheck::{GradcheckOptions, gradcheck};
 pub use leaf::HookHandle;
 pub use losses::{ClassOptions, Reduction};
 pub use methods::{cat, stack};
 pub use mode::{EnableGradGuard, NoGradGuard, enable_grad, enable_grad_guard, is_grad_enabled, no_grad, no_grad_guard};
+pub use normalize::NormOptions;
+pub use pooling::PoolOptions;
 pub use rearrange::{Indexing, PadMode, meshgrid};
+pub use resize::{InterpolateMode, Resized};

@@ -47,7 +47,7 @@ impl Tensor {
 
     /// [`Tensor::index_select`] with positions that the host knows.
     #[track_caller]
-    fn pick(&self, dim: usize, positions: &[i32]) -> Result<Tensor> {
+    pub(super) fn pick(&self, dim: usize, positions: &[i32]) -> Result<Tensor> {
         let index = Tensor::from_slice(self.device(), &[positions.len()], positions)?;
         self.index_select(dim as isize, &index)
     }

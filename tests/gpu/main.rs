@@ -35,6 +35,7 @@ mod memory_history;
 mod ops_elementwise;
 mod ops_index;
 mod ops_matmul;
+mod ops_pictures;
 mod ops_reduce;
 mod ops_scan;
 mod ops_softmax;

@@ -224,6 +224,18 @@ impl Call {
         self.ints_opt(at, name)?.ok_or_else(|| missing(name))
     }
 
+    /// A list of ints, or one, of which some may be null.
+    pub fn ints_or_null(&self, at: usize, name: &str) -> Answer<Vec<Option<isize>>> {
+        let item = |item: &Given| match item {
+            Given::Other(Arg::Null) => Ok(None),
+            item => as_int(name, item).map(Some),
+        };
+        match self.find(at, name) {
+            Some(Given::List(items)) => items.iter().map(item).collect(),
+            _ => Ok(self.ints(at, name)?.into_iter().map(Some).collect()),
+        }
+    }
+
     /// A list of lists of ints.
     pub fn lists_of_ints(&self, at: usize, name: &str) -> Answer<Vec<Vec<isize>>> {
         match self.find(at, name) {
@@ -254,14 +266,15 @@ impl Call {
     }
 
     pub fn float_opt(&self, at: usize, name: &str) -> Answer<Option<f64>> {
-        self.find(at, name)
-            .map(|given| match given {
-                Given::Other(Arg::Float(float)) => Ok(*float),
-                Given::Other(Arg::Int(int)) => Ok(*int as f64),
-                Given::Other(Arg::Bool(bit)) => Ok(f64::from(u8::from(*bit))),
-                _ => Err(wrong(name, "a number")),
-            })
-            .transpose()
+        self.find(at, name).map(|given| as_float(name, given)).transpose()
+    }
+
+    /// Numbers, or one; `None` where it is not given.
+    pub fn floats_opt(&self, at: usize, name: &str) -> Answer<Option<Vec<f64>>> {
+        match self.find(at, name) {
+            Some(Given::List(items)) => items.iter().map(|item| as_float(name, item)).collect::<Answer<_>>().map(Some),
+            _ => Ok(self.float_opt(at, name)?.map(|one| vec![one])),
+        }
     }
 
     /// A number whose kind matters: an int, a float or a truth value.
@@ -334,6 +347,15 @@ fn as_int(name: &str, given: &Given) -> Answer<isize> {
         Given::Other(Arg::Int(int)) => Ok(*int as isize),
         Given::Tensor(tensor) if tensor.dtype() == DType::I32 => Ok(tensor.item::<i32>()? as isize),
         _ => Err(wrong(name, "an int")),
+    }
+}
+
+fn as_float(name: &str, given: &Given) -> Answer<f64> {
+    match given {
+        Given::Other(Arg::Float(float)) => Ok(*float),
+        Given::Other(Arg::Int(int)) => Ok(*int as f64),
+        Given::Other(Arg::Bool(bit)) => Ok(f64::from(u8::from(*bit))),
+        _ => Err(wrong(name, "a number")),
     }
 }
 

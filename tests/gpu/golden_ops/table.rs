@@ -14,6 +14,7 @@ mod index;
 mod losses;
 mod matmul;
 mod nn;
+mod pictures;
 mod rearrange;
 mod reduce;
 mod scan;
@@ -21,7 +22,7 @@ mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 13] = [
+pub const FAMILIES: [(&str, &[Row]); 14] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
     ("elementwise", elementwise::ROWS),
@@ -34,6 +35,7 @@ pub const FAMILIES: [(&str, &[Row]); 13] = [
     ("index", index::ROWS),
     ("matmul", matmul::ROWS),
     ("nn", nn::ROWS),
+    ("pictures", pictures::ROWS),
     ("create", create::ROWS),
 ];
 
