@@ -9,6 +9,7 @@ use super::graph::{Backward, Grads, Interior, interior_of, leaf_of};
 use super::mode::is_grad_enabled;
 use super::record::node;
 use super::rules;
+use super::scatter::{Own, Put, ScatterReduce};
 use crate::dtype::Scalar;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -265,6 +266,17 @@ in_place_methods! {
     cumsum_(dim: isize) = cumsum;
     cumprod_(dim: isize) = cumprod;
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = masked_fill;
+    masked_fill_tensor_(mask: &Tensor, value: &Tensor) = masked_fill_tensor;
+    masked_scatter_(mask: &Tensor, source: &Tensor) = masked_scatter;
+    scatter_(dim: isize, index: &Tensor, src: &Tensor) = scatter;
+    scatter_value_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = scatter_value;
+    scatter_add_(dim: isize, index: &Tensor, src: &Tensor) = scatter_add;
+    scatter_reduce_(dim: isize, index: &Tensor, src: &Tensor, reduce: ScatterReduce, own: Own) = scatter_reduce;
+    index_add_(dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) = index_add;
+    index_copy_(dim: isize, index: &Tensor, source: &Tensor) = index_copy;
+    index_fill_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = index_fill;
+    index_fill_tensor_(dim: isize, index: &Tensor, value: &Tensor) = index_fill_tensor;
+    index_put_(indices: &[&Tensor], values: &Tensor, put: Put) = index_put;
 }
 
 /// The gradient passes unchanged.

@@ -23,6 +23,7 @@
 
 mod backward;
 mod checkpoint;
+mod einsum;
 mod elementwise;
 mod gradcheck;
 mod graph;
@@ -38,14 +39,20 @@ mod rearrange;
 mod record;
 mod rules;
 mod scans;
+mod scatter;
+mod select;
+mod sort;
 mod statistics;
 mod views;
 
 pub use backward::{BackwardOptions, Retain, grad};
 pub use checkpoint::checkpoint;
+pub use einsum::einsum;
 pub use gradcheck::{GradcheckOptions, gradcheck};
 pub use leaf::HookHandle;
 pub use losses::{ClassOptions, Reduction};
 pub use methods::{cat, stack};
 pub use mode::{EnableGradGuard, NoGradGuard, enable_grad, enable_grad_guard, is_grad_enabled, no_grad, no_grad_guard};
 pub use rearrange::{Indexing, PadMode, meshgrid};
+pub use scatter::{Own, Put, ScatterReduce};
+pub use select::UniqueOf;

@@ -17,11 +17,13 @@ mod nn;
 mod rearrange;
 mod reduce;
 mod scan;
+mod scatter;
+mod select;
 mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 13] = [
+pub const FAMILIES: [(&str, &[Row]); 15] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
     ("elementwise", elementwise::ROWS),
@@ -30,6 +32,8 @@ pub const FAMILIES: [(&str, &[Row]); 13] = [
     ("reduce", reduce::ROWS),
     ("rearrange", rearrange::ROWS),
     ("scan", scan::ROWS),
+    ("scatter", scatter::ROWS),
+    ("select", select::ROWS),
     ("views", views::ROWS),
     ("index", index::ROWS),
     ("matmul", matmul::ROWS),

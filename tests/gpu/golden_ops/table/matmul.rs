@@ -6,6 +6,15 @@ use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, done, give};
 
 pub const ROWS: &[Row] = &[
+    row("cdist", |c| {
+        // How the distance is found does not change it.
+        c.text_or(3, "compute_mode", "")?;
+        give(c.tensor(0, "x1")?.cdist(&c.tensor(1, "x2")?, c.float_or(2, "p", 2.0)?))
+    }),
+    row("einsum", |c| {
+        let operands = c.tensors(0, "operands")?;
+        give(linn::autograd::einsum(c.text_or(1, "equation", "")?, &operands.iter().collect::<Vec<_>>()))
+    }),
     row("addbmm", |c| give(added(c, Tensor::addbmm)?)).in_place(|c| done(added(c, Tensor::addbmm_)?)),
     row("addmm", |c| give(added(c, Tensor::addmm)?)).in_place(|c| done(added(c, Tensor::addmm_)?)),
     row("addmm.decomposed", |c| give(added(c, Tensor::addmm)?)).in_place(|c| done(added(c, Tensor::addmm_)?)),

@@ -33,6 +33,14 @@ pub const ROWS: &[Row] = &[
         let (start, end, steps) = (c.float(0, "start")?, c.float(1, "end")?, c.len(2, "steps")?);
         f32_only(c).and(give(Tensor::logspace(c.device(), start, end, steps, c.float_or(3, "base", 10.0)?)))
     }),
+    row("linspace.tensor_overload", |c| {
+        let (start, end, steps) = (c.tensor(0, "start")?, c.tensor(1, "end")?, c.len(2, "steps")?);
+        f32_only(c).and(give(Tensor::linspace_tensor(&start, &end, steps)))
+    }),
+    row("logspace.tensor_overload", |c| {
+        let (start, end, steps) = (c.tensor(0, "start")?, c.tensor(1, "end")?, c.len(2, "steps")?);
+        f32_only(c).and(give(Tensor::logspace_tensor(&start, &end, steps, c.float_or(3, "base", 10.0)?)))
+    }),
     row("meshgrid.list_of_tensors", |c| grids(c, c.tensors(0, "tensors")?)),
     row("meshgrid.variadic_tensors", |c| grids(c, c.tensors_from(0, "tensors")?)),
     row("nn.functional.glu", |c| give(c.input()?.glu(c.int_or(1, "dim", -1)?))),
