@@ -5,5 +5,5 @@ fn before(a: elem, b: elem) -> bool {
 
 // Of a line that rises: whether the place for `value` lies behind `element`.
 fn passes(element: elem, value: elem, right: bool) -> bool {
-    return is_nan(element) || is_nan(value) || element < value || (right && element == value);
+    return is_nan(value) || (!is_nan(element) && (element < value || (right && element == value)));
 }

@@ -70,10 +70,9 @@ pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
                 .collect(),
         ),
     };
-    let known = |output: &Vec<Label>| {
-        (0..output.len()).all(|i| all.contains(&output[i]) && !output[..i].contains(&output[i]))
-    };
-    let output = output.filter(known).ok_or_else(|| refuse(equation, operands, "give the result letters of the operands, each once"))?;
+    let known = |output: &Vec<Label>| (0..output.len()).all(|i| all.contains(&output[i]) && !output[..i].contains(&output[i]));
+    let output =
+        output.filter(known).ok_or_else(|| refuse(equation, operands, "give the result letters of the operands, each once"))?;
 
     let len = |label: &Label| lens.iter().find(|(known, _)| known == label).map_or(1, |(_, len)| *len);
     let mut named = Vec::new();
@@ -97,7 +96,8 @@ pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
 
 /// The labels of one operand of `rank` dimensions (of the result: `None`, one for `...`).
 fn labels(text: &str, rank: Option<usize>) -> Option<Vec<Label>> {
-    let letters = |text: &str| text.chars().map(|c| c.is_ascii_alphabetic().then_some(Label::Letter(c))).collect::<Option<Vec<_>>>();
+    let letters =
+        |text: &str| text.chars().map(|c| c.is_ascii_alphabetic().then_some(Label::Letter(c))).collect::<Option<Vec<_>>>();
     let Some((front, back)) = text.split_once("...") else {
         return letters(text).filter(|found| rank.is_none_or(|rank| rank == found.len()));
     };
@@ -156,7 +156,8 @@ fn pair(a: Named, b: Named, kept: &dyn Fn(&Label) -> bool, len: &dyn Fn(&Label) 
         let wide: Vec<isize> = order.iter().map(|label| len(label) as isize).collect();
         named.x.permute(&places)?.expand(&wide)?.reshape(&parts.map(count))
     };
-    let product = matrix(&a, [&batch, &rows, &inner])?.matmul(&matrix(&b, [&batch, &inner, &columns])?).map_err(|error| error.of(OP))?;
+    let product =
+        matrix(&a, [&batch, &rows, &inner])?.matmul(&matrix(&b, [&batch, &inner, &columns])?).map_err(|error| error.of(OP))?;
     let labels = [&batch[..], &rows, &columns].concat();
     let shape: Vec<isize> = labels.iter().map(|label| len(label) as isize).collect();
     Ok(Named { x: product.reshape(&shape)?, labels })

@@ -68,7 +68,8 @@ impl Tensor {
     /// All elements become `value`.
     #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
-        self.change("fill_", &[], &[], || ops::copy::fill_(self, value), |_| Ok(Grads::from_iter([None])))
+        let nothing = |ctx: &Backward<'_>| Ok(Grads::from_iter([ctx.want(0, || ctx.grad().zeros_like())?]));
+        self.change("fill_", &[], &[], || ops::copy::fill_(self, value), nothing)
     }
 
     /// All elements become 0.
@@ -266,7 +267,6 @@ in_place_methods! {
     cumsum_(dim: isize) = cumsum;
     cumprod_(dim: isize) = cumprod;
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = masked_fill;
-    masked_fill_tensor_(mask: &Tensor, value: &Tensor) = masked_fill_tensor;
     masked_scatter_(mask: &Tensor, source: &Tensor) = masked_scatter;
     scatter_(dim: isize, index: &Tensor, src: &Tensor) = scatter;
     scatter_value_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = scatter_value;
@@ -275,7 +275,6 @@ in_place_methods! {
     index_add_(dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) = index_add;
     index_copy_(dim: isize, index: &Tensor, source: &Tensor) = index_copy;
     index_fill_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = index_fill;
-    index_fill_tensor_(dim: isize, index: &Tensor, value: &Tensor) = index_fill_tensor;
     index_put_(indices: &[&Tensor], values: &Tensor, put: Put) = index_put;
 }
 

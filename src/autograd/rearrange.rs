@@ -553,7 +553,7 @@ pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> 
         let swapped: Vec<&Tensor> = [*second, *first].into_iter().chain(rest.iter().copied()).collect();
         let mut grids = meshgrid(&swapped, Indexing::Ij)?;
         grids.swap(0, 1);
-        return grids.iter().map(|grid| grid.transpose(0, 1)).collect();
+        return Ok(grids);
     }
     let sizes: Vec<isize> = tensors.iter().map(|tensor| tensor.len() as isize).collect();
     let grid = |(i, tensor): (usize, &&Tensor)| {

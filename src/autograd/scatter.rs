@@ -2,8 +2,8 @@
 //! is reported by the next call that waits for the device.
 
 use super::graph::Grads;
-use super::record::record;
 use super::rearrange::{dimension, from_front};
+use super::record::record;
 use super::rules;
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
@@ -181,6 +181,18 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill_tensor(&self, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
         self.filled("masked_fill", mask, value)
+    }
+
+    /// [`Tensor::index_fill_tensor`] in place, through views too.
+    #[track_caller]
+    pub fn index_fill_tensor_(&self, dim: isize, index: &Tensor, value: &Tensor) -> Result<()> {
+        self.become_("index_fill_", |x| x.index_fill_tensor(dim, index, value))
+    }
+
+    /// [`Tensor::masked_fill_tensor`] in place, through views too.
+    #[track_caller]
+    pub fn masked_fill_tensor_(&self, mask: &Tensor, value: &Tensor) -> Result<()> {
+        self.become_("masked_fill_", |x| x.masked_fill_tensor(mask, value))
     }
 
     #[track_caller]

@@ -592,7 +592,9 @@ kernels! {
         /// `out[o, ids[o, k, i], i]` = the smaller of it and `dout[o, k, i]`; NaN where one is NaN
         scatter_amin F SCATTER_REDUCE = "f_minimum(a, b)" with ["shared/float"];
         /// `out[o, ids[o, k, i], i]` = 1 + the largest such k
-        last_position I LAST_POSITION;
+        scatter I SCATTER;
+        /// scatter, for sums
+        scatter_add I SCATTER;
     }
     sort {
         /// one step of a bitonic sort of positions by the elements that they name

@@ -318,7 +318,7 @@ pub(super) const SCATTER_REDUCE: &[Form] = &[Form {
     formula: FormulaKind::Combine,
     ..INDEX
 }];
-pub(super) const LAST_POSITION: &[Form] = &[Form {
+pub(super) const SCATTER: &[Form] = &[Form {
     body: "index/last_position",
     bindings: &[bind("ids", Role::In, "i32"), bind("out", Role::InOut, "atomic<u32>"), STATUS],
     pieces: &["shared/index", "shared/status"],

@@ -96,7 +96,7 @@ pub fn embedding_backward(dout: &Tensor, ids: &Tensor, rows: usize) -> Result<Te
 }
 
 /// `out[i][j]` = `x[i][index[i][j]]` for dim = 1, PyTorch's `gather`: index has the rank of x, and no other dimension of it
-/// is longer than that of x.
+/// is longer than that of x. An index without elements may have any shape.
 #[track_caller]
 pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
     const OP: &str = "gather";
@@ -104,11 +104,11 @@ pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
     expect_dtype(OP, index_of, DType::I32)?;
     check_dtype(OP, Kernel::gather, x.dtype())?;
     let dim = resolve_dim(OP, dim, x.rank())?;
-    let narrowed = narrow_to(OP, x, dim, index_of.shape())?;
     let out = Tensor::empty_as(OP, x.device(), index_of.shape(), x.dtype(), Category::Temporary)?;
     if out.is_empty() {
         return Ok(out);
     }
+    let narrowed = narrow_to(OP, x, dim, index_of.shape())?;
     let rows = x.shape().get(dim).copied().unwrap_or(1);
     refuse_empty(OP, rows)?;
     let (x, ids) = (copy::contiguous(&narrowed)?, copy::contiguous(index_of)?);

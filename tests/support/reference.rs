@@ -407,7 +407,13 @@ pub fn gather_backward(dout: &[f64], [outer, rows, width]: [usize; 3], ids: &[i3
 }
 
 /// out[o, ids[o, k, i], i] = fold of it and src[o, k, i], in the order of k, for out of [outer, rows, width].
-fn scatter_fold(out: &[f64], [outer, rows, width]: [usize; 3], ids: &[i32], src: &[f64], fold: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+fn scatter_fold(
+    out: &[f64],
+    [outer, rows, width]: [usize; 3],
+    ids: &[i32],
+    src: &[f64],
+    fold: impl Fn(f64, f64) -> f64,
+) -> Vec<f64> {
     let mut out = out.to_vec();
     let per_outer = ids.len() / outer;
     for (j, id) in ids.iter().enumerate() {
@@ -415,6 +421,11 @@ fn scatter_fold(out: &[f64], [outer, rows, width]: [usize; 3], ids: &[i32], src:
         out[at] = fold(out[at], src[j]);
     }
     out
+}
+
+/// Sums by index.
+pub fn scatter_add(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, |a, b| a + b)
 }
 
 /// Products by index.
@@ -433,7 +444,7 @@ pub fn scatter_amin(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) ->
 }
 
 /// 1 + the last position k with ids[o, k, i] = v for each v below rows; 0 where there is none.
-pub fn last_position([outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<i32> {
+pub fn scatter([outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<i32> {
     let mut out = vec![0; outer * rows * width];
     let per_outer = ids.len() / outer;
     for (j, id) in ids.iter().enumerate() {
@@ -460,7 +471,7 @@ pub fn sort_step_integer(line: &[i32], descending: bool) -> Vec<i32> {
 
 /// How many elements of a rising line a value belongs behind.
 pub fn searchsorted(line: &[f64], value: f64, right: bool) -> i32 {
-    let passes = |x: &&f64| x.is_nan() || value.is_nan() || **x < value || (right && **x == value);
+    let passes = |x: &&f64| value.is_nan() || **x < value || (right && **x == value);
     line.iter().take_while(passes).count() as i32
 }
 
