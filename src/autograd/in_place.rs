@@ -9,6 +9,7 @@ use super::graph::{Backward, Grads, Interior, interior_of, leaf_of};
 use super::mode::is_grad_enabled;
 use super::record::node;
 use super::rules;
+use super::scatter::{Own, Put, ScatterReduce};
 use crate::dtype::Scalar;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -67,7 +68,8 @@ impl Tensor {
     /// All elements become `value`.
     #[track_caller]
     pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
-        self.change("fill_", &[], &[], || ops::copy::fill_(self, value), |_| Ok(Grads::from_iter([None])))
+        let nothing = |ctx: &Backward<'_>| Ok(Grads::from_iter([ctx.want(0, || ctx.grad().zeros_like())?]));
+        self.change("fill_", &[], &[], || ops::copy::fill_(self, value), nothing)
     }
 
     /// All elements become 0.
@@ -265,6 +267,15 @@ in_place_methods! {
     cumsum_(dim: isize) = cumsum;
     cumprod_(dim: isize) = cumprod;
     masked_fill_(mask: &Tensor, value: impl Into<Scalar>) = masked_fill;
+    masked_scatter_(mask: &Tensor, source: &Tensor) = masked_scatter;
+    scatter_(dim: isize, index: &Tensor, src: &Tensor) = scatter;
+    scatter_value_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = scatter_value;
+    scatter_add_(dim: isize, index: &Tensor, src: &Tensor) = scatter_add;
+    scatter_reduce_(dim: isize, index: &Tensor, src: &Tensor, reduce: ScatterReduce, own: Own) = scatter_reduce;
+    index_add_(dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) = index_add;
+    index_copy_(dim: isize, index: &Tensor, source: &Tensor) = index_copy;
+    index_fill_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = index_fill;
+    index_put_(indices: &[&Tensor], values: &Tensor, put: Put) = index_put;
 }
 
 /// The gradient passes unchanged.

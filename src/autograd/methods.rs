@@ -276,9 +276,14 @@ impl Tensor {
         record_unary("embedding", self, &[ids], out, move |b| rules::index::embedding(b.saved(0), b.grad(), rows))
     }
 
-    /// `out[i][j]` = `x[i][index[i][j]]` for `dim` 1, and so on (index i32).
+    /// `out[i][j]` = `x[i][index[i][j]]` for `dim` 1, and so on (index i32); what has 0 dimensions counts as a vector of one.
     #[track_caller]
     pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        match (self.rank(), index.rank()) {
+            (0, 0 | 1) => return self.unsqueeze(0)?.gather(dim, index),
+            (1, 0) => return self.gather(dim, &index.unsqueeze(0)?)?.squeeze(0),
+            _ => {}
+        }
         let layout = self.layout;
         let out = ops::index::gather(self, dim, index)?;
         let rule = move |b: &super::graph::Backward<'_>| rules::index::gather(b.saved(0), b.grad(), dim, layout.shape());

@@ -190,9 +190,10 @@ impl Tensor {
         self.repeat(&counts)
     }
 
-    /// Each entry of `dim` `count` times, side by side.
+    /// Each entry of `dim` (`None`: each element, as if of one dimension) `count` times, side by side.
     #[track_caller]
-    pub fn repeat_interleave(&self, count: usize, dim: isize) -> Result<Tensor> {
+    pub fn repeat_interleave(&self, count: usize, dim: impl Into<Option<isize>>) -> Result<Tensor> {
+        let Some(dim) = dim.into() else { return self.flatten(0, -1)?.repeat_interleave(count, 0) };
         let at = dimension("repeat_interleave", self, dim)?;
         let mut wide: Vec<isize> = self.shape().iter().map(|len| *len as isize).collect();
         let mut shape = wide.clone();
@@ -467,6 +468,32 @@ impl Tensor {
         cat(&[&from_start, &from_end], 0)
     }
 
+    /// [`Tensor::linspace`] between 0-d tensors, whose values stay on the device.
+    #[track_caller]
+    pub fn linspace_tensor(start: &Tensor, end: &Tensor, steps: usize) -> Result<Tensor> {
+        const OP: &str = "linspace";
+        let float = |x: &Tensor| match x.rank() {
+            0 => x.detach().to_dtype(DType::F32),
+            _ => Err(Error::shape(OP, format!("a bound of shape {:?}", x.shape()), "pass bounds of 0 dimensions")),
+        };
+        let (start, end) = (float(start)?, float(end)?);
+        if steps < 2 {
+            return start.expand(&[steps as isize])?.positive();
+        }
+        let step = end.sub(&start)?.mul_scalar(1.0 / (steps - 1) as f64)?;
+        let (half, all) = (steps / 2, Tensor::arange(start.device(), steps, DType::F32)?);
+        let from_start = all.narrow(0, 0, half)?.mul(&step)?.add(&start)?;
+        let back = all.narrow(0, half as isize, steps - half)?.add_scalar(-((steps - 1) as f64))?;
+        cat(&[&from_start, &back.mul(&step)?.add(&end)?], 0)
+    }
+
+    /// [`Tensor::logspace`] between 0-d tensors, whose values stay on the device.
+    #[track_caller]
+    pub fn logspace_tensor(start: &Tensor, end: &Tensor, steps: usize, base: f64) -> Result<Tensor> {
+        let exponents = Tensor::linspace_tensor(start, end, steps).map_err(|error| error.of("logspace"))?;
+        ops::copy::full(start.device(), &[], base, DType::F32)?.pow(&exponents)
+    }
+
     /// f32 `steps` powers of `base`, whose exponents are at equal distances from `start` to `end`.
     #[track_caller]
     pub fn logspace(
@@ -490,13 +517,13 @@ fn column_less_row(device: &Device, rows: usize, columns: usize) -> Result<Tenso
 
 /// Indices (i32) among `len` entries, where negative ones counted from the back.
 #[track_caller]
-fn from_front(index: &Tensor, len: usize) -> Result<Tensor> {
+pub(super) fn from_front(index: &Tensor, len: usize) -> Result<Tensor> {
     let zero = ops::copy::full(index.device(), &[], 0, index.dtype())?;
     index.add_scalar(len as i64)?.where_(&index.lt(&zero)?, index)
 }
 
 /// Dimension `dim` of a tensor that has dimensions.
-fn dimension(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
+pub(super) fn dimension(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
     if x.rank() == 0 {
         return Err(Error::shape(op, "a tensor of 0 dimensions (shape [])", "pass a tensor of at least 1 dimension"));
     }

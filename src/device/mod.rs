@@ -426,9 +426,11 @@ impl Device {
         }
         core::may_wait()?;
         let start = web_time::Instant::now();
-        let answer = match timeout {
-            None => Some(pollster::block_on(answer)),
-            Some(timeout) => waits::block_at_most(answer, timeout),
+        let mut answer = answer;
+        let answer = match (waits::soon(&mut answer, timeout), timeout) {
+            (Some(answer), _) => Some(answer),
+            (None, None) => Some(pollster::block_on(answer)),
+            (None, Some(timeout)) => waits::block_at_most(answer, timeout),
         };
         let waited = start.elapsed();
         let mut core = self.shared().lock();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_channel::oneshot;
 use rustc_hash::FxHashMap;
 
 use crate::device::Device;
@@ -84,6 +85,22 @@ impl Waits {
                 format!("would wait for the device at {location}, which SyncDebug::Error forbids"),
                 format!("await {instead} there, or allow it: set_sync_debug(SyncDebug::Off)"),
             )),
+        }
+    }
+}
+
+/// So long a waiting thread stays awake: to wake a sleeping one costs tens of microseconds, which most reads of a few bytes take.
+const AWAKE: Duration = Duration::from_micros(100);
+
+/// The answer, if it comes soon; gives way to other threads meanwhile.
+pub(super) fn soon<T>(answer: &mut oneshot::Receiver<T>, timeout: Option<Duration>) -> Option<Result<T, oneshot::Canceled>> {
+    let start = web_time::Instant::now();
+    let most = timeout.map_or(AWAKE, |timeout| timeout.min(AWAKE));
+    loop {
+        match answer.try_recv() {
+            Ok(None) if start.elapsed() >= most => return None,
+            Ok(None) => std::thread::yield_now(),
+            answer => return answer.transpose(),
         }
     }
 }

@@ -581,8 +581,30 @@ kernels! {
         embedding_backward F EMBEDDING_BACKWARD;
         /// `out[o, k, i]` = `a[o, ids[o, k, i], i]`
         gather WORDS GATHER;
+    }
+    scatter {
         /// `out[o, ids[o, k, i], i]` += `dout[o, k, i]`, in the order of k
-        gather_backward F GATHER_BACKWARD;
+        gather_backward F SCATTER_REDUCE = "a + b";
+        /// `out[o, ids[o, k, i], i]` *= `dout[o, k, i]`, in the order of k
+        scatter_prod F SCATTER_REDUCE = "a * b";
+        /// `out[o, ids[o, k, i], i]` = the larger of it and `dout[o, k, i]`; NaN where one is NaN
+        scatter_amax F SCATTER_REDUCE = "f_maximum(a, b)" with ["shared/float"];
+        /// `out[o, ids[o, k, i], i]` = the smaller of it and `dout[o, k, i]`; NaN where one is NaN
+        scatter_amin F SCATTER_REDUCE = "f_minimum(a, b)" with ["shared/float"];
+        /// `out[o, ids[o, k, i], i]` = 1 + the largest such k
+        scatter I SCATTER;
+        /// scatter, for sums
+        scatter_add I SCATTER;
+    }
+    sort {
+        /// one step of a bitonic sort of positions by the elements that they name
+        sort_step F SORT_STEP with ["shared/float", "sort/float"];
+        /// sort_step of whole numbers
+        sort_step_integer IU SORT_STEP with ["sort/whole"];
+        /// where values belong in lines that rise
+        searchsorted F SEARCHSORTED with ["shared/float", "sort/float"];
+        /// searchsorted of whole numbers
+        searchsorted_integer IU SEARCHSORTED with ["sort/whole"];
     }
     loss {
         /// maximum and sum of exponentials of parts of a row of logits

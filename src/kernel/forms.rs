@@ -312,9 +312,28 @@ pub(super) const GATHER: &[Form] = &[Form {
     pieces: &["shared/index", "shared/status"],
     ..INDEX
 }];
-pub(super) const GATHER_BACKWARD: &[Form] = &[Form {
-    body: "index/gather_backward",
+pub(super) const SCATTER_REDUCE: &[Form] = &[Form {
+    body: "index/scatter_reduce",
     bindings: &[bind("dout", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::InOut, "elem")],
+    formula: FormulaKind::Combine,
+    ..INDEX
+}];
+pub(super) const SCATTER: &[Form] = &[Form {
+    body: "index/last_position",
+    bindings: &[bind("ids", Role::In, "i32"), bind("out", Role::InOut, "atomic<u32>"), STATUS],
+    pieces: &["shared/index", "shared/status"],
+    ..INDEX
+}];
+
+pub(super) const SORT_STEP: &[Form] = &[Form {
+    body: "sort/step",
+    bindings: &[bind("a", Role::In, "elem"), bind("out", Role::InOut, "i32")],
+    params: Some(params::Sort::INFO),
+    ..PLAIN
+}];
+pub(super) const SEARCHSORTED: &[Form] = &[Form {
+    body: "sort/search",
+    bindings: &[bind("a", Role::In, "elem"), bind("values", Role::In, "elem"), bind("out", Role::Out, "i32")],
     ..INDEX
 }];
 

@@ -203,6 +203,26 @@ params! {
         backward: u32,
     }
 
+    /// One step of a bitonic sort of lines.
+    Sort {
+        /// Pairs of all lines.
+        jobs: u32,
+        /// Elements of a line.
+        n: u32,
+        /// Positions of a line, a power of two.
+        padded: u32,
+        /// Positions that are sorted in one direction: 2 in the first step, which reads no positions.
+        block: u32,
+        /// Distance of a pair.
+        step: u32,
+        /// 1 where the largest element comes first.
+        descending: u32,
+        /// Where the elements start.
+        offset: u32,
+        /// Where the positions start.
+        out_offset: u32,
+    }
+
     /// Layer normalisation over rows; lengths and offsets in items.
     Norm {
         /// Rows.

@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::layout::broadcast_shapes;
 use crate::memory::Category;
 use crate::ops::copy::{self, to_dtype};
-use crate::ops::elementwise::{computes_in, operand, run, scalar_bits};
+use crate::ops::elementwise::{check_dtype, computes_in, operand, run, scalar_bits};
 use crate::ops::expect_same_device;
 use crate::tensor::Tensor;
 
@@ -38,14 +38,10 @@ binary! {
     atan2;
     /// |a| with the sign of b.
     copysign;
-    /// sqrt(a^2 + b^2), without overflow on the way.
-    hypot;
     /// 0 where a is negative, b where it is 0, 1 where it is positive.
     heaviside;
     /// a log(b); 0 where a is 0, unless b is NaN.
     xlogy;
-    /// log(e^a + e^b), without overflow on the way.
-    logaddexp;
     /// Whether a and b are both not 0, as bool.
     logical_and;
     /// Whether a or b is not 0, as bool.
@@ -64,6 +60,26 @@ binary! {
     gt;
     /// Whether a >= b, as bool.
     ge;
+}
+
+/// Functions of floats, of which at least one operand has to be one.
+macro_rules! of_floats {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+            let got = result_type(stringify!($name), [operand(a), operand(b)])?;
+            check_dtype(stringify!($name), Kernel::$name, got)?;
+            zip(stringify!($name), Kernel::$name, a, b, NO_SCALARS)
+        }
+    )*};
+}
+
+of_floats! {
+    /// sqrt(a^2 + b^2), without overflow on the way.
+    hypot;
+    /// log(e^a + e^b), without overflow on the way.
+    logaddexp;
 }
 
 /// Functions that have one kernel for floats and one for whole numbers.

@@ -67,11 +67,24 @@ pub fn full(device: &Device, shape: &[usize], value: impl Into<Scalar>, dtype: D
 /// 0, 1, .. len-1.
 #[track_caller]
 pub fn arange(device: &Device, len: usize, dtype: DType) -> Result<Tensor> {
+    arange_from(device, 0, 1, len, dtype)
+}
+
+/// start, start + step, .. : `len` numbers.
+#[track_caller]
+pub fn arange_from(
+    device: &Device,
+    start: impl Into<Scalar>,
+    step: impl Into<Scalar>,
+    len: usize,
+    dtype: DType,
+) -> Result<Tensor> {
     const OP: &str = "arange";
     let out = Tensor::empty_as(OP, device, &[len], dtype, Category::Temporary)?;
     if len > 0 {
         let kernel = Kernel::arange.form(0);
-        let params = Arange { len: index(OP, len)?, out_offset: 0, s: 0, t: scalar_bits(OP, 1.0, dtype)? };
+        let (s, t) = (scalar_bits(OP, start, dtype)?, scalar_bits(OP, step, dtype)?);
+        let params = Arange { len: index(OP, len)?, out_offset: 0, s, t };
         launch(OP, kernel, dtype, &[&out], &params, grid_for(OP, kernel, len)?)?;
     }
     Ok(out)

@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::dtype::{DType, Scalar};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops;
 use crate::tensor::Tensor;
 
@@ -47,6 +47,30 @@ impl Tensor {
     #[track_caller]
     pub fn arange(device: &Device, len: usize, dtype: DType) -> Result<Tensor> {
         ops::copy::arange(device, len, dtype)
+    }
+
+    /// start, start + step, .. before `end` (PyTorch's `arange(start, end, step)`); words.
+    ///
+    /// # Errors
+    /// Where `step` leads away from `end`, or is 0.
+    #[track_caller]
+    pub fn arange_between(
+        device: &Device,
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let (start, end, step) = (start.into(), end.into(), step.into());
+        let len = ((end.value() - start.value()) / step.value()).ceil();
+        if step.value() == 0.0 || !len.is_finite() || len < 0.0 {
+            return Err(Error::argument(
+                "arange",
+                format!("from {start} to {end} by {step}"),
+                "pass a step that leads from the start to the end",
+            ));
+        }
+        ops::copy::arange_from(device, start, step, len as usize, dtype)
     }
 
     /// f32, uniform in [0, 1), from the device's generator.

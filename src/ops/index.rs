@@ -14,7 +14,7 @@ use crate::ops::{copy, expect_dtype, expect_same_device, launch};
 use crate::tensor::Tensor;
 
 /// Positions that one dispatch of a backward pass looks at: the bound on an invocation's loop.
-const WINDOW: usize = 32_768;
+pub(super) const WINDOW: usize = 32_768;
 
 /// Rows of weight `[V, C]` named by ids `[..]` -> `[.., C]`. An index out of range is reported at the next synchronising call.
 #[track_caller]
@@ -96,7 +96,7 @@ pub fn embedding_backward(dout: &Tensor, ids: &Tensor, rows: usize) -> Result<Te
 }
 
 /// `out[i][j]` = `x[i][index[i][j]]` for dim = 1, PyTorch's `gather`: index has the rank of x, and no other dimension of it
-/// is longer than that of x.
+/// is longer than that of x. An index without elements may have any shape.
 #[track_caller]
 pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
     const OP: &str = "gather";
@@ -104,11 +104,11 @@ pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
     expect_dtype(OP, index_of, DType::I32)?;
     check_dtype(OP, Kernel::gather, x.dtype())?;
     let dim = resolve_dim(OP, dim, x.rank())?;
-    let narrowed = narrow_to(OP, x, dim, index_of.shape())?;
     let out = Tensor::empty_as(OP, x.device(), index_of.shape(), x.dtype(), Category::Temporary)?;
     if out.is_empty() {
         return Ok(out);
     }
+    let narrowed = narrow_to(OP, x, dim, index_of.shape())?;
     let rows = x.shape().get(dim).copied().unwrap_or(1);
     refuse_empty(OP, rows)?;
     let (x, ids) = (copy::contiguous(&narrowed)?, copy::contiguous(index_of)?);
@@ -123,59 +123,15 @@ pub fn gather(x: &Tensor, dim: isize, index_of: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// dx of shape `shape` from the gradient of [`gather`]; summed in the order of the positions.
-#[track_caller]
-pub fn gather_backward(dout: &Tensor, dim: isize, index_of: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    const OP: &str = "gather_backward";
-    expect_same_device(OP, &[dout, index_of])?;
-    expect_dtype(OP, index_of, DType::I32)?;
-    expect_dtype(OP, dout, DType::F32)?;
-    let dim = resolve_dim(OP, dim, shape.len())?;
-    if dout.shape() != index_of.shape() || dout.rank() != shape.len() {
-        return Err(Error::shape(
-            OP,
-            format!("a gradient of shape {:?} for an index of shape {:?}", dout.shape(), index_of.shape()),
-            "pass the gradient of gather's result",
-        ));
-    }
-    let out = copy::full(dout.device(), shape, 0.0, DType::F32)?;
-    if dout.is_empty() || out.is_empty() {
-        return Ok(out);
-    }
-    let window = narrow_to(OP, &out, dim, index_of.shape())?;
-    // The kernel adds to contiguous memory: to the result, or to zeros that are then copied into their window of it.
-    let target = if window.is_contiguous() { window.clone() } else { copy::full(out.device(), window.shape(), 0.0, DType::F32)? };
-    let (dout, ids) = (copy::contiguous(dout)?, copy::contiguous(index_of)?);
-    let rows = shape.get(dim).copied().unwrap_or(1);
-    let count = ids.shape().get(dim).copied().unwrap_or(1);
-    let kernel = Kernel::gather_backward.form(0);
-    for start in (0..count).step_by(WINDOW) {
-        let params = Index {
-            jobs: index(OP, target.len())?,
-            start: index(OP, start)?,
-            end: index(OP, count.min(start + WINDOW))?,
-            ids_offset: index(OP, ids.layout().offset())?,
-            dout_offset: index(OP, dout.layout().offset())?,
-            out_offset: index(OP, target.layout().offset())?,
-            ..middle(OP, ids.shape(), dim, rows)?
-        };
-        launch(OP, kernel, DType::F32, &[&dout, &ids, &target], &params, grid_for(OP, kernel, target.len())?)?;
-    }
-    if !target.shares_storage(&out) {
-        copy::copy_(&window, &target)?;
-    }
-    Ok(out)
-}
-
 /// Lengths of `[outer, count, width]` around dimension `dim` of the indices.
-fn middle(op: &'static str, ids_shape: &[usize], dim: usize, rows: usize) -> Result<Index> {
+pub(super) fn middle(op: &'static str, ids_shape: &[usize], dim: usize, rows: usize) -> Result<Index> {
     let width: usize = ids_shape.iter().skip(dim + 1).product();
     let count = ids_shape.get(dim).copied().unwrap_or(1);
     Ok(Index { count: index(op, count)?, rows: index(op, rows)?, width: index(op, width)?, chunks: 1, ..Index::default() })
 }
 
 /// The part of `x` that indices of `ids_shape` can name: all of dimension `dim`, the front of the others.
-fn narrow_to(op: &'static str, x: &Tensor, dim: usize, ids_shape: &[usize]) -> Result<Tensor> {
+pub(super) fn narrow_to(op: &'static str, x: &Tensor, dim: usize, ids_shape: &[usize]) -> Result<Tensor> {
     let fits = ids_shape.len() == x.rank() && (0..x.rank()).all(|i| i == dim || ids_shape[i] <= x.shape()[i]);
     if !fits {
         return Err(Error::shape(
@@ -191,7 +147,7 @@ fn narrow_to(op: &'static str, x: &Tensor, dim: usize, ids_shape: &[usize]) -> R
     Ok(x.with_layout(layout))
 }
 
-fn refuse_empty(op: &'static str, rows: usize) -> Result<()> {
+pub(super) fn refuse_empty(op: &'static str, rows: usize) -> Result<()> {
     if rows > 0 {
         return Ok(());
     }

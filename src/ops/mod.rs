@@ -16,7 +16,9 @@ pub mod optim;
 pub mod random;
 pub mod reduce;
 pub mod scan;
+pub mod scatter;
 pub mod softmax;
+pub mod sort;
 pub mod unary;
 
 use bytemuck::Pod;

@@ -2,7 +2,7 @@
 
 use linn::ops::optim::{self, Adam, Decay, Sgd};
 use linn::ops::random::{self, GeneratorState};
-use linn::ops::{index, loss};
+use linn::ops::{index, loss, scatter};
 use linn::{DeviceOptions, Tensor};
 
 use crate::close::{assert_close, numbers, wide};
@@ -55,7 +55,7 @@ fn gather_and_its_gradient() {
         let out = index::gather(&x, dim as isize, &k).unwrap();
         assert_close("gather", &read(&out), &reference::gather(&wide(&a), middle, &picks), 0.0, 0.0);
         let dout = numbers(3, picks.len());
-        let got = index::gather_backward(&tensor(&ids_shape, &dout), dim as isize, &k, &shape).unwrap();
+        let got = scatter::gather_backward(&tensor(&ids_shape, &dout), dim as isize, &k, &shape).unwrap();
         assert_close("gather_backward", &read(&got), &reference::gather_backward(&wide(&dout), middle, &picks), 1e-5, 1e-5);
     }
     // An index shorter than the tensor in another dimension names its front.
@@ -63,7 +63,7 @@ fn gather_and_its_gradient() {
     let k = Tensor::from_slice(&device(), &[2, 3], &[4i32, 0, 1, 2, 2, 3]).unwrap();
     let out = index::gather(&tensor(&[6, 5], &a), 1, &k).unwrap();
     assert_eq!(read(&out), [a[4], a[0], a[1], a[7], a[7], a[8]]);
-    let got = index::gather_backward(&tensor(&[2, 3], &[1.0; 6]), 1, &k, &[6, 5]).unwrap();
+    let got = scatter::gather_backward(&tensor(&[2, 3], &[1.0; 6]), 1, &k, &[6, 5]).unwrap();
     let mut want = vec![0.0; 30];
     [4, 0, 1, 7, 7, 8].iter().for_each(|at: &usize| want[*at] += 1.0);
     assert_close("gather_backward of a front", &read(&got), &want, 0.0, 0.0);

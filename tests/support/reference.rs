@@ -406,6 +406,80 @@ pub fn gather_backward(dout: &[f64], [outer, rows, width]: [usize; 3], ids: &[i3
     out
 }
 
+/// out[o, ids[o, k, i], i] = fold of it and src[o, k, i], in the order of k, for out of [outer, rows, width].
+fn scatter_fold(
+    out: &[f64],
+    [outer, rows, width]: [usize; 3],
+    ids: &[i32],
+    src: &[f64],
+    fold: impl Fn(f64, f64) -> f64,
+) -> Vec<f64> {
+    let mut out = out.to_vec();
+    let per_outer = ids.len() / outer;
+    for (j, id) in ids.iter().enumerate() {
+        let at = (j / per_outer * rows + *id as usize) * width + j % width;
+        out[at] = fold(out[at], src[j]);
+    }
+    out
+}
+
+/// Sums by index.
+pub fn scatter_add(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, |a, b| a + b)
+}
+
+/// Products by index.
+pub fn scatter_prod(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, |a, b| a * b)
+}
+
+/// Largest elements by index.
+pub fn scatter_amax(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, maximum)
+}
+
+/// Smallest elements by index.
+pub fn scatter_amin(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, |a, b| -maximum(-a, -b))
+}
+
+/// 1 + the last position k with ids[o, k, i] = v for each v below rows; 0 where there is none.
+pub fn scatter([outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<i32> {
+    let mut out = vec![0; outer * rows * width];
+    let per_outer = ids.len() / outer;
+    for (j, id) in ids.iter().enumerate() {
+        out[(j / per_outer * rows + *id as usize) * width + j % width] = (j % per_outer / width) as i32 + 1;
+    }
+    out
+}
+
+/// Positions of a line in sorted order: equal ones keep theirs, NaN is the largest.
+pub fn sort_step(line: &[f64], descending: bool) -> Vec<i32> {
+    let mut positions: Vec<i32> = (0..line.len() as i32).collect();
+    positions.sort_by(|a, b| {
+        let (a, b) = (line[*a as usize], line[*b as usize]);
+        let order = a.is_nan().cmp(&b.is_nan()).then(a.partial_cmp(&b).unwrap_or(std::cmp::Ordering::Equal));
+        if descending { order.reverse() } else { order }
+    });
+    positions
+}
+
+/// [`sort_step`] of whole numbers.
+pub fn sort_step_integer(line: &[i32], descending: bool) -> Vec<i32> {
+    sort_step(&line.iter().map(|x| f64::from(*x)).collect::<Vec<_>>(), descending)
+}
+
+/// How many elements of a rising line a value belongs behind.
+pub fn searchsorted(line: &[f64], value: f64, right: bool) -> i32 {
+    let passes = |x: &&f64| value.is_nan() || **x < value || (right && **x == value);
+    line.iter().take_while(passes).count() as i32
+}
+
+/// [`searchsorted`] of whole numbers.
+pub fn searchsorted_integer(line: &[i32], value: i32, right: bool) -> i32 {
+    searchsorted(&line.iter().map(|x| f64::from(*x)).collect::<Vec<_>>(), f64::from(value), right)
+}
+
 /// Maximum and sum of exponentials of every `splits`-th element of one row.
 pub fn cross_entropy_partial(row: &[f64], splits: usize) -> Vec<(f64, f64)> {
     let part = |first: usize| row.iter().skip(first).step_by(splits);

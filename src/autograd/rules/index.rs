@@ -1,7 +1,8 @@
 //! Reading by index: the gradient is added back to the rows it was read from, in a fixed order.
 
 use crate::error::Result;
-use crate::ops::index::{embedding_backward, gather_backward};
+use crate::ops::index::embedding_backward;
+use crate::ops::scatter::gather_backward;
 use crate::tensor::Tensor;
 
 /// `y[i]` = `w[ids[i]]`: `dw[r]` = sum of `g[i]` over all i with `ids[i]` = r

@@ -11,4 +11,5 @@ pub(super) mod matmul;
 pub(super) mod norm;
 pub(super) mod reduce;
 pub(super) mod scan;
+pub(super) mod scatter;
 pub(super) mod unary;

@@ -18,11 +18,13 @@ mod pictures;
 mod rearrange;
 mod reduce;
 mod scan;
+mod scatter;
+mod select;
 mod unary;
 mod views;
 
 /// The families and their rows.
-pub const FAMILIES: [(&str, &[Row]); 14] = [
+pub const FAMILIES: [(&str, &[Row]); 16] = [
     ("unary", unary::ROWS),
     ("binary", binary::ROWS),
     ("elementwise", elementwise::ROWS),
@@ -31,6 +33,8 @@ pub const FAMILIES: [(&str, &[Row]); 14] = [
     ("reduce", reduce::ROWS),
     ("rearrange", rearrange::ROWS),
     ("scan", scan::ROWS),
+    ("scatter", scatter::ROWS),
+    ("select", select::ROWS),
     ("views", views::ROWS),
     ("index", index::ROWS),
     ("matmul", matmul::ROWS),

@@ -3,9 +3,19 @@
 use linn::{DType, Tensor};
 
 use super::{Row, row};
-use crate::golden_ops::call::{Answer, Call, Fault, KEY, give};
+use crate::golden_ops::call::{Answer, Call, Fault, KEY, done, give};
 
 pub const ROWS: &[Row] = &[
+    row("arange", |c| {
+        // `end`, or `start, end, step`; f32 whatever the numbers are.
+        let (start, end) = match c.has(1, "end") {
+            true => (c.float(0, "start")?, c.float(1, "end")?),
+            false => (0.0, c.float(0, "end")?),
+        };
+        f32_only(c).and(give(Tensor::arange_between(c.device(), start, end, c.float_or(2, "step", 1.0)?, DType::F32)))
+    }),
+    row("clone", |c| give(c.input()?.positive())).called("positive"),
+    row("fill", |c| give(c.input()?.fill(c.scalar(1, "value")?))).in_place(|c| done(c.input()?.fill_(c.scalar(1, "value")?))),
     row("full", |c| f32_only(c).and(give(Tensor::full(c.device(), &c.lens(0, "size")?, c.scalar(1, "fill_value")?)))),
     row("full_like", |c| c.keeps_dtype(KEY, &c.input()?).and(give(c.input()?.full_like(c.scalar(1, "fill_value")?)))),
     row("item", |c| give(c.input()?.item::<f32>())).waits("the host asks for the value"),

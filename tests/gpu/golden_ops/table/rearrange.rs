@@ -26,13 +26,10 @@ pub const ROWS: &[Row] = &[
     row("fliplr", |c| give(c.input()?.fliplr())),
     row("flipud", |c| give(c.input()?.flipud())),
     row("index_select", |c| give(c.input()?.index_select(c.int(1, "dim")?, &c.tensor(2, "index")?))),
-    row("linspace", |c| {
-        f32_only(c).and(give(Tensor::linspace(c.device(), c.float(0, "start")?, c.float(1, "end")?, c.len(2, "steps")?)))
-    }),
-    row("logspace", |c| {
-        let (start, end, steps) = (c.float(0, "start")?, c.float(1, "end")?, c.len(2, "steps")?);
-        f32_only(c).and(give(Tensor::logspace(c.device(), start, end, steps, c.float_or(3, "base", 10.0)?)))
-    }),
+    row("linspace", line),
+    row("linspace.tensor_overload", line),
+    row("logspace", powers),
+    row("logspace.tensor_overload", powers),
     row("meshgrid.list_of_tensors", |c| grids(c, c.tensors(0, "tensors")?)),
     row("meshgrid.variadic_tensors", |c| grids(c, c.tensors_from(0, "tensors")?)),
     row("nn.functional.glu", |c| give(c.input()?.glu(c.int_or(1, "dim", -1)?))),
@@ -73,6 +70,26 @@ pub const ROWS: &[Row] = &[
         .broadcasts()
         .in_place(|c| done(c.input()?.lerp_(&c.tensor(1, "end")?, &weight(c)?))),
 ];
+
+/// `start, end, steps`, where the ends are numbers or tensors.
+fn line(c: &Call) -> Answer {
+    let steps = c.len(2, "steps")?;
+    f32_only(c)?;
+    match c.is_tensor(0, "start") || c.is_tensor(1, "end") {
+        true => give(Tensor::linspace_tensor(&c.tensor(0, "start")?, &c.tensor(1, "end")?, steps)),
+        false => give(Tensor::linspace(c.device(), c.float(0, "start")?, c.float(1, "end")?, steps)),
+    }
+}
+
+/// `start, end, steps, base=10`, where the ends are numbers or tensors.
+fn powers(c: &Call) -> Answer {
+    let (steps, base) = (c.len(2, "steps")?, c.float_or(3, "base", 10.0)?);
+    f32_only(c)?;
+    match c.is_tensor(0, "start") || c.is_tensor(1, "end") {
+        true => give(Tensor::logspace_tensor(&c.tensor(0, "start")?, &c.tensor(1, "end")?, steps, base)),
+        false => give(Tensor::logspace(c.device(), c.float(0, "start")?, c.float(1, "end")?, steps, base)),
+    }
+}
 
 /// A tensor, or a number as one of 0 dimensions.
 fn weight(c: &Call) -> Answer<Tensor> {

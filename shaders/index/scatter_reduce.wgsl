@@ -1,4 +1,4 @@
-// out[o, v, i] += sum over k in [start, end) with ids[o, k, i] = v of dout[o, k, i], in the order of k.
+// out[o, v, i] = out[o, v, i] combined with every dout[o, k, i] for k in [start, end) with ids[o, k, i] = v, in the order of k.
 // The window has at most 32,768 positions.
 
 @compute @workgroup_size(WG)
@@ -15,11 +15,16 @@ fn main(
     let wanted = i32(row % p.rows);
     let base = (row / p.rows) * p.count * p.width + job % p.width;
     var total = elem();
+    var found = false;
     for (var k = p.start; k < p.end; k++) {
         let at = base + k * p.width;
         if load_ids(p.ids_offset + at) == wanted {
-            total += load_dout(p.dout_offset + at);
+            let value = load_dout(p.dout_offset + at);
+            total = select(value, combine(total, value), found);
+            found = true;
         }
     }
-    out[p.out_offset + job] += total;
+    if found {
+        out[p.out_offset + job] = combine(out[p.out_offset + job], total);
+    }
 }

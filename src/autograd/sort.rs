@@ -1,0 +1,108 @@
+//! Sorted order, places in it, and medians.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::resolve_dim;
+use crate::ops;
+use crate::ops::reduce::KeepDim;
+use crate::ops::sort::{Order, Side};
+use crate::tensor::Tensor;
+
+impl Tensor {
+    /// Positions (i32) of the elements of `dim` in sorted order; equal elements keep their order, NaN is the largest.
+    #[track_caller]
+    pub fn argsort(&self, dim: isize, order: Order) -> Result<Tensor> {
+        let at = resolve_dim("argsort", dim, self.rank())?;
+        if self.rank() == 0 {
+            return ops::copy::full(self.device(), &[], 0, DType::I32);
+        }
+        let words = match self.dtype() {
+            DType::F16 | DType::BF16 => DType::F32,
+            DType::Bool => DType::I32,
+            other => other,
+        };
+        let last = self.detach().to_dtype(words)?.movedim(&[at as isize], &[-1])?;
+        ops::sort::argsort(&last, order)?.movedim(&[-1], &[at as isize])?.contiguous()
+    }
+
+    /// (the elements of `dim` in sorted order, their positions as i32); equal elements keep their order, NaN is the largest.
+    #[track_caller]
+    pub fn sort(&self, dim: isize, order: Order) -> Result<(Tensor, Tensor)> {
+        let positions = self.argsort(dim, order).map_err(|error| error.of("sort"))?;
+        Ok((self.take_positions(dim, &positions)?, positions))
+    }
+
+    /// (the first `k` elements of `dim` in sorted order, their positions as i32): the largest with [`Order::Descending`]. Sorts all.
+    #[track_caller]
+    pub fn topk(&self, k: usize, dim: isize, order: Order) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "topk";
+        let at = resolve_dim(OP, dim, self.rank())?;
+        if k > self.shape().get(at).copied().unwrap_or(1) {
+            return Err(Error::argument(
+                OP,
+                format!("k is {k} for dimension {dim} of a tensor of shape {:?}", self.shape()),
+                "pass no more than there are elements",
+            ));
+        }
+        let mut positions = self.argsort(dim, order).map_err(|error| error.of(OP))?;
+        if self.rank() > 0 {
+            positions = positions.narrow(at as isize, 0, k)?.contiguous()?;
+        }
+        Ok((self.take_positions(dim, &positions)?, positions))
+    }
+
+    /// (median along `dim`, its position as i32): the lower one of two; NaN where there is one.
+    #[track_caller]
+    pub fn median(&self, dim: isize, keep: KeepDim) -> Result<(Tensor, Tensor)> {
+        const OP: &str = "median";
+        let at = resolve_dim(OP, dim, self.rank())?;
+        let n = self.shape().get(at).copied().unwrap_or(1);
+        if n == 0 {
+            let fact = format!("dimension {dim} of a tensor of shape {:?} is empty", self.shape());
+            return Err(Error::shape(OP, fact, "pass a dimension that has elements"));
+        }
+        if self.rank() == 0 {
+            return Ok((self.positive()?, ops::copy::full(self.device(), &[], 0, DType::I32)?));
+        }
+        let sorted = self.argsort(dim, Order::Ascending).map_err(|error| error.of(OP))?;
+        let middle = ops::copy::full(self.device(), &[], ((n - 1) / 2) as i64, DType::I32)?;
+        let chosen = match self.dtype().is_float() {
+            false => sorted.narrow(dim, ((n - 1) / 2) as isize, 1)?,
+            true => {
+                // The first NaN stands behind all numbers.
+                let x = self.detach();
+                let numbers = x.eq(&x)?.to_dtype(DType::I32)?.sum(&[dim], KeepDim::Keep)?;
+                let all = numbers.eq(&ops::copy::full(self.device(), &[], n as i64, DType::I32)?)?;
+                sorted.gather(dim, &middle.where_(&all, &numbers)?)?
+            }
+        };
+        let values = self.take_positions(dim, &chosen)?;
+        match keep {
+            KeepDim::Keep => Ok((values, chosen)),
+            KeepDim::Drop => Ok((values.squeeze(dim)?, chosen.squeeze(dim)?)),
+        }
+    }
+
+    /// Median of all elements: the lower one of two; NaN where there is one.
+    #[track_caller]
+    pub fn median_all(&self) -> Result<Tensor> {
+        Ok(self.flatten(0, -1)?.median(0, KeepDim::Drop)?.0)
+    }
+
+    /// For each of `values`, how many elements of its line of this tensor it belongs behind (i32). This tensor is one rising line for
+    /// all values, or has the shape of `values` but for the last dimension.
+    #[track_caller]
+    pub fn searchsorted(&self, values: &Tensor, side: Side) -> Result<Tensor> {
+        ops::sort::searchsorted("searchsorted", &self.detach(), &values.detach(), side)
+    }
+
+    /// For each element, how many of the rising `boundaries` (a vector) it belongs behind (i32).
+    #[track_caller]
+    pub fn bucketize(&self, boundaries: &Tensor, side: Side) -> Result<Tensor> {
+        const OP: &str = "bucketize";
+        if boundaries.rank() != 1 {
+            return Err(Error::shape(OP, format!("boundaries of shape {:?}", boundaries.shape()), "pass a vector"));
+        }
+        ops::sort::searchsorted(OP, &boundaries.detach(), &self.detach(), side)
+    }
+}

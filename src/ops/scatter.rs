@@ -1,0 +1,123 @@
+//! Writing by i32 indices. Where several indices name one place, the order of their positions decides, whatever order invocations
+//! run in: the same input gives the same bits.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::kernel::params::Index;
+use crate::layout::resolve_dim;
+use crate::ops::elementwise::{grid_for, index};
+use crate::ops::index::{WINDOW, middle, narrow_to, refuse_empty};
+use crate::ops::{copy, expect_dtype, expect_same_device, launch};
+use crate::tensor::Tensor;
+
+/// dx of shape `shape` from the gradient of [`gather`](crate::ops::index::gather); summed in the order of the positions.
+#[track_caller]
+pub fn gather_backward(dout: &Tensor, dim: isize, index_of: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let out = copy::full(dout.device(), shape, 0.0, DType::F32)?;
+    combine_("gather_backward", Kernel::gather_backward, &out, dim, index_of, dout)?;
+    Ok(out)
+}
+
+/// self with `src` added at `out[index[i][j]][j]` for dim 0 (f32).
+#[track_caller]
+pub fn scatter_add(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
+    combined("scatter_add", Kernel::gather_backward, x, dim, index_of, src)
+}
+
+/// self multiplied by `src` at `out[index[i][j]][j]` for dim 0 (f32).
+#[track_caller]
+pub fn scatter_prod(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
+    combined("scatter_reduce", Kernel::scatter_prod, x, dim, index_of, src)
+}
+
+/// The larger of self and `src` at `out[index[i][j]][j]` for dim 0 (f32); NaN where one is NaN.
+#[track_caller]
+pub fn scatter_amax(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
+    combined("scatter_reduce", Kernel::scatter_amax, x, dim, index_of, src)
+}
+
+/// The smaller of self and `src` at `out[index[i][j]][j]` for dim 0 (f32); NaN where one is NaN.
+#[track_caller]
+pub fn scatter_amin(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
+    combined("scatter_reduce", Kernel::scatter_amin, x, dim, index_of, src)
+}
+
+#[track_caller]
+fn combined(op: &'static str, kernel: Kernel, x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
+    expect_dtype(op, x, DType::F32)?;
+    expect_dtype(op, src, DType::F32)?;
+    let out = copy::copy(x)?;
+    combine_(op, kernel, &out, dim, index_of, src)?;
+    Ok(out)
+}
+
+/// Combines `src` with the places of `out` (contiguous) that `index_of`, of the same shape as `src`, names along `dim`.
+#[track_caller]
+fn combine_(op: &'static str, kernel: Kernel, out: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<()> {
+    expect_same_device(op, &[out, index_of, src])?;
+    expect_dtype(op, index_of, DType::I32)?;
+    expect_dtype(op, src, DType::F32)?;
+    let shape = out.shape();
+    let dim = resolve_dim(op, dim, shape.len())?;
+    if src.is_empty() || out.is_empty() {
+        return Ok(());
+    }
+    if src.shape() != index_of.shape() || src.rank() != shape.len() {
+        return Err(Error::shape(
+            op,
+            format!("elements of shape {:?} for an index of shape {:?}", src.shape(), index_of.shape()),
+            "pass one element for each index",
+        ));
+    }
+    let window = narrow_to(op, out, dim, index_of.shape())?;
+    // The kernel works on contiguous memory: on the result, or on a copy of a window of it.
+    let target = copy::contiguous(&window)?;
+    let (src, ids) = (copy::contiguous(src)?, copy::contiguous(index_of)?);
+    let rows = shape.get(dim).copied().unwrap_or(1);
+    let count = ids.shape().get(dim).copied().unwrap_or(1);
+    let kernel = kernel.form(0);
+    for start in (0..count).step_by(WINDOW) {
+        let params = Index {
+            jobs: index(op, target.len())?,
+            start: index(op, start)?,
+            end: index(op, count.min(start + WINDOW))?,
+            ids_offset: index(op, ids.layout().offset())?,
+            dout_offset: index(op, src.layout().offset())?,
+            out_offset: index(op, target.layout().offset())?,
+            ..middle(op, ids.shape(), dim, rows)?
+        };
+        launch(op, kernel, DType::F32, &[&src, &ids, &target], &params, grid_for(op, kernel, target.len())?)?;
+    }
+    if !target.shares_storage(out) {
+        copy::copy_(&window, &target)?;
+    }
+    Ok(())
+}
+
+/// For each place of a dimension of length `rows`, 1 + the last position of `index_of` along `dim` that names it, 0 where none does
+/// (i32; the shape of the index but for `dim`). An index out of range is reported at the next synchronising call.
+#[track_caller]
+pub fn last_positions(op: &'static str, index_of: &Tensor, dim: isize, rows: usize) -> Result<Tensor> {
+    expect_dtype(op, index_of, DType::I32)?;
+    let dim = resolve_dim(op, dim, index_of.rank())?;
+    let mut shape = index_of.shape().to_vec();
+    shape.iter_mut().skip(dim).take(1).for_each(|len| *len = rows);
+    let out = copy::full(index_of.device(), &shape, 0, DType::I32)?;
+    if index_of.is_empty() {
+        return Ok(out);
+    }
+    refuse_empty(op, rows)?;
+    let ids = copy::contiguous(index_of)?;
+    let params = Index {
+        jobs: index(op, ids.len())?,
+        ids_offset: index(op, ids.layout().offset())?,
+        out_offset: index(op, out.layout().offset())?,
+        ..middle(op, ids.shape(), dim, rows)?
+    };
+    // One shader under two names: the error of an index out of range is told by the name.
+    let adds = op == "scatter_add";
+    let kernel = if adds { Kernel::scatter_add.form(0) } else { Kernel::scatter.form(0) };
+    launch(op, kernel, DType::I32, &[&ids, &out], &params, grid_for(op, kernel, ids.len())?)?;
+    Ok(out)
+}
