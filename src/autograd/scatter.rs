@@ -76,7 +76,7 @@ impl Tensor {
     /// [`Tensor::scatter`].
     #[track_caller]
     pub fn scatter_add(&self, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-        self.combine("scatter_add", dim, index, src, ops::scatter::scatter_add, |ctx, dim| rules::scatter::scatter_add(ctx, dim))
+        self.combine("scatter_add", dim, index, src, ops::scatter::scatter_add, rules::scatter::scatter_add)
     }
 
     /// This tensor, where places that the index names hold what `reduce` makes of the elements that come to them (f32); places and
