@@ -450,7 +450,10 @@ impl Tensor {
 
     /// f32 `[n, m]`: 1 where row and column are equal, else 0.
     #[track_caller]
-    pub fn eye(device: &Device, n: usize, m: usize) -> Result<Tensor> {
+    pub fn eye(device: &Device, n: isize, m: isize) -> Result<Tensor> {
+        let (Ok(n), Ok(m)) = (usize::try_from(n), usize::try_from(m)) else {
+            return Err(Error::argument("eye", format!("n is {n}, m is {m}"), "pass lengths of at least 0"));
+        };
         let zero = ops::copy::full(device, &[], 0, DType::I32)?;
         column_less_row(device, n, m)?.eq(&zero)?.to_dtype(DType::F32)
     }

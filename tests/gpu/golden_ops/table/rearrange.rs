@@ -19,8 +19,8 @@ pub const ROWS: &[Row] = &[
         give(c.input()?.diag_embed(c.int_or(1, "offset", 0)?, c.int_or(2, "dim1", -2)?, c.int_or(3, "dim2", -1)?))
     }),
     row("eye", |c| {
-        let n = c.len(0, "n")?;
-        f32_only(c).and(give(Tensor::eye(c.device(), n, c.len_or(1, "m", n)?)))
+        let n = c.int(0, "n")?;
+        f32_only(c).and(give(Tensor::eye(c.device(), n, c.int_or(1, "m", n)?)))
     }),
     row("flip", |c| give(c.input()?.flip(&c.ints(1, "dims")?))),
     row("fliplr", |c| give(c.input()?.fliplr())),

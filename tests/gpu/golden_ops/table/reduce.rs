@@ -4,7 +4,7 @@ use linn::Tensor;
 use linn::ops::reduce::KeepDim;
 
 use super::{Row, row};
-use crate::golden_ops::call::{Answer, Call, KEY, give};
+use crate::golden_ops::call::{Answer, Call, Fault, KEY, give};
 
 pub const ROWS: &[Row] = &[
     row("all", |c| over_dims(c, Tensor::all)),
@@ -40,6 +40,10 @@ pub const ROWS: &[Row] = &[
     row("norm", norm),
     row("norm.fro", norm),
     row("norm.inf", norm),
+    row("norm.nuc", |c| match c.text_or(1, "p", "")? {
+        "nuc" => give(c.input()?.norm_nuclear(&c.ints_opt(2, "dim")?.unwrap_or_default(), keep(c, 3)?)),
+        other => Err(Fault::Row(format!("p {other}"))),
+    }),
     row("prod", prod),
     row("softmax", |c| give(in_dtype(c, KEY)?.softmax(c.int(1, "dim")?))),
     row("std", |c| with_correction(c, Tensor::std)),
