@@ -197,12 +197,13 @@ fn f_gelu_slope(x: f32) -> f32 {
     return n.below + x * (0.398942280 * n.bell);
 }
 
+// Of equal ones b, with its sign: drivers make max of the choice, which is free to take the other zero.
 fn f_maximum(a: f32, b: f32) -> f32 {
-    return select(select(b, a, a > b), a + b, is_nan(a) || is_nan(b));
+    return select(select(select(b, a, a > b), b, a == b), a + b, is_nan(a) || is_nan(b));
 }
 
 fn f_minimum(a: f32, b: f32) -> f32 {
-    return select(select(b, a, a < b), a + b, is_nan(a) || is_nan(b));
+    return select(select(select(b, a, a < b), b, a == b), a + b, is_nan(a) || is_nan(b));
 }
 
 // Whole exponents up to 64 by multiplication, so that x^2 and x^3 are as good as x * x * x.

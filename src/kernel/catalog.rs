@@ -306,7 +306,7 @@ kernels! {
         /// out = error function of a
         erf FLOATS MAP = "f_erf(a)" with ["shared/float"];
         /// out = a where it is positive, else 0; NaN stays NaN
-        relu FLOATS MAP = "f_or_nan(select(a, 0.0, a < 0.0), a)" with ["shared/float"];
+        relu FLOATS MAP = "select(f_or_nan(select(a, 0.0, a < 0.0), a), a, a == 0.0)" with ["shared/float"];
         /// out = a Phi(a), exact (erf)
         gelu FLOATS MAP = "f_gelu(a)" with ["shared/float"];
         /// out = arc sine of a
@@ -392,7 +392,7 @@ kernels! {
         /// out = a^s
         pow_scalar FLOATS MAP = "f_pow(a, s)" with ["shared/float"];
         /// out = a bounded by s below and by t above; NaN stays NaN
-        clamp FLOATS MAP = "f_or_nan(select(select(a, s, a < s), t, select(a, s, a < s) > t), a)" with ["shared/float"];
+        clamp FLOATS MAP = "select(f_or_nan(select(select(a, s, a < s), t, select(a, s, a < s) > t), a), a, a == s && s <= t)" with ["shared/float"];
         /// out = a bounded by s below and by t above, whole numbers
         clamp_integer WHOLE MAP = "min(max(a, s), t)";
     }

@@ -74,6 +74,7 @@ fn golden_ops() {
 
     // A device of its own: its counter of waits is read.
     let device = open(DeviceOptions::default());
+    let flushes = run::flushes(&device);
     let (mut total, mut families) = (Tally::default(), BTreeMap::<&str, Tally>::new());
     for (name, entry) in &manifest.ops {
         if some.as_ref().is_some_and(|some| !some.contains(name)) {
@@ -81,7 +82,7 @@ fn golden_ops() {
         }
         let failures = table::find(name).map(|row| {
             let tensors = manifest::tensors(folder, name, &entry.dtypes);
-            Operator::new(&device, name, row, tensors).judge(entry)
+            Operator::new(&device, name, row, tensors, flushes).judge(entry)
         });
         let tally = Tally::of(entry, failures.as_deref());
         total.add(tally);

@@ -55,7 +55,9 @@ fn avg_pool(c: &Call, pool: fn(&Tensor, &[isize], PoolOptions<'_>) -> linn::Resu
 }
 
 /// `input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False`.
-fn max_pool(c: &Call, pool: fn(&Tensor, &[isize], PoolOptions<'_>) -> linn::Result<(Tensor, Tensor)>) -> Answer {
+type MaxPool = fn(&Tensor, &[isize], PoolOptions<'_>) -> linn::Result<(Tensor, Tensor)>;
+
+fn max_pool(c: &Call, pool: MaxPool) -> Answer {
     let (stride, padding, dilation) = (numbers(c, 2, "stride")?, numbers(c, 3, "padding")?, numbers(c, 4, "dilation")?);
     let ceil_mode = c.bool_or(5, "ceil_mode", false)?;
     let options = PoolOptions { stride: &stride, padding: &padding, dilation: &dilation, ceil_mode, ..PoolOptions::default() };
