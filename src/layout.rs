@@ -209,14 +209,14 @@ impl Layout {
     pub fn diagonal(&self, offset: isize, a: usize, b: usize) -> Layout {
         let (down, right) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
         let len = self.shape[a].saturating_sub(down).min(self.shape[b].saturating_sub(right));
-        let (stride, first) = (self.strides[a] + self.strides[b], down * self.strides[a] + right * self.strides[b]);
+        let stride = self.strides[a] + self.strides[b];
         let mut out = self.without(a.max(b)).without(a.min(b));
         out.shape.len += 1;
         out.strides.len += 1;
         let last = out.rank() - 1;
         (out.shape[last], out.strides[last]) = (len, stride);
         if len > 0 {
-            out.offset += first;
+            out.offset += down * self.strides[a] + right * self.strides[b];
         }
         out
     }
@@ -226,7 +226,10 @@ impl Layout {
     pub fn unfold(&self, dim: usize, size: usize, step: usize) -> Option<Layout> {
         let windows = self.shape[dim].checked_sub(size)? / step.max(1) + 1;
         let mut out = *self;
-        (out.shape[dim], out.strides[dim]) = (windows, self.strides[dim] * step.max(1));
+        out.shape[dim] = windows;
+        if windows > 1 {
+            out.strides[dim] *= step.max(1);
+        }
         let last = self.rank();
         if last == MAX_RANK {
             return None;

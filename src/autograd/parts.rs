@@ -8,6 +8,14 @@ use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
 
+/// Parts that a call gives at most where it can give empty ones.
+const MOST_PARTS: usize = 1 << 20;
+
+fn too_many(op: &'static str, x: &Tensor, count: usize) -> Error {
+    let fact = format!("{count} parts of a tensor of shape {:?}", x.shape());
+    Error::argument(op, fact, format!("ask for {MOST_PARTS} at most"))
+}
+
 impl Tensor {
     /// The `len` entries of dimension `dim` from `start` on (negative: from the back).
     #[track_caller]
@@ -114,6 +122,7 @@ impl Tensor {
         let at = self.existing("chunk", dim)?;
         match (count, self.shape()[at]) {
             (0, _) => Err(Error::argument("chunk", "count is 0", "pass a count of at least 1")),
+            (_, 0) if count > MOST_PARTS => Err(too_many("chunk", self, count)),
             // PyTorch gives as many empty parts as were asked for.
             (_, 0) => Ok(vec![self.clone(); count]),
             (_, len) => self.split(len.div_ceil(count), dim),
@@ -127,6 +136,9 @@ impl Tensor {
         let dim = self.existing(OP, dim)?;
         if sections == 0 {
             return Err(Error::argument(OP, "0 sections", "pass at least 1 section"));
+        }
+        if sections > MOST_PARTS {
+            return Err(too_many(OP, self, sections));
         }
         let len = self.shape()[dim];
         let size = |i| len / sections + usize::from(i < len % sections);

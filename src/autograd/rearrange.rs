@@ -9,6 +9,9 @@ use crate::layout::resolve_dim;
 use crate::ops;
 use crate::tensor::Tensor;
 
+/// More of anything than this would not fit a tensor, and of less no sum or product overflows.
+const MOST: usize = i32::MAX as usize;
+
 /// What [`Tensor::pad`] puts beside the elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PadMode {
@@ -115,7 +118,7 @@ impl Tensor {
             let at = dimension("roll", self, *dim)?;
             let len = self.shape()[at] as isize;
             if len > 1 {
-                let start = (-shift).rem_euclid(len);
+                let start = (len - shift.rem_euclid(len)) % len;
                 let (left, right) = (out.narrow(*dim, 0, start as usize)?, out.narrow(*dim, start, (len - start) as usize)?);
                 out = cat(&[&right, &left], *dim)?;
             }
@@ -150,11 +153,11 @@ impl Tensor {
     /// The whole tensor `counts` times along each dimension; counts of new dimensions stand first.
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Result<Tensor> {
-        if counts.len() < self.rank() {
+        if counts.len() < self.rank() || counts.iter().any(|count| *count > MOST) {
             return Err(Error::argument(
                 "repeat",
                 format!("counts {counts:?} for a tensor of shape {:?}", self.shape()),
-                "pass at least one count for each dimension",
+                format!("pass at least one count for each dimension, and none above {MOST}"),
             ));
         }
         let new = counts.len() - self.rank();
@@ -195,6 +198,10 @@ impl Tensor {
     pub fn repeat_interleave(&self, count: usize, dim: impl Into<Option<isize>>) -> Result<Tensor> {
         let Some(dim) = dim.into() else { return self.flatten(0, -1)?.repeat_interleave(count, 0) };
         let at = dimension("repeat_interleave", self, dim)?;
+        if count > MOST {
+            let fact = format!("count {count} for a tensor of shape {:?}", self.shape());
+            return Err(Error::argument("repeat_interleave", fact, format!("pass a count of at most {MOST}")));
+        }
         let mut wide: Vec<isize> = self.shape().iter().map(|len| *len as isize).collect();
         let mut shape = wide.clone();
         shape[at] *= count as isize;
@@ -280,6 +287,10 @@ impl Tensor {
                 "pass two dimensions",
             ));
         }
+        if offset.unsigned_abs() > MOST {
+            let fact = format!("offset {offset} for a tensor of shape {:?}", self.shape());
+            return Err(Error::argument(OP, fact, format!("pass an offset of at most {MOST}")));
+        }
         let size = len + offset.unsigned_abs();
         // Row i has element i - (what lies above) in column i + offset.
         let above = (-offset).max(0) as usize;
@@ -307,6 +318,9 @@ impl Tensor {
         };
         if !amounts.len().is_multiple_of(2) || amounts.len() / 2 > self.rank() {
             return refuse("pass two amounts for each dimension, the last one's first");
+        }
+        if amounts.iter().any(|amount| amount.unsigned_abs() > MOST) {
+            return refuse("pass smaller amounts");
         }
         let mut out = self.positive()?;
         for (i, pair) in amounts.chunks_exact(2).enumerate() {
@@ -371,7 +385,7 @@ impl Tensor {
     #[track_caller]
     pub fn pixel_shuffle(&self, factor: usize) -> Result<Tensor> {
         let (outer, [c, h, w]) = self.picture("pixel_shuffle")?;
-        let square = factor * factor;
+        let square = factor.saturating_mul(factor);
         if square == 0 || !c.is_multiple_of(square) {
             return Err(Error::shape(
                 "pixel_shuffle",

@@ -72,8 +72,10 @@ impl<'a> Over<'a> {
             ([one], _) => vec![*one; self.dims],
             _ => given.to_vec(),
         };
-        if numbers.len() != self.dims || numbers.iter().any(|number| *number < least) {
-            let help = format!("pass {} of them, or one for all, of at least {least}", self.dims);
+        // (Of products and sums of numbers that fit 32 bits none overflows.)
+        let range = least..=i32::MAX as isize;
+        if numbers.len() != self.dims || !numbers.iter().all(|number| range.contains(number)) {
+            let help = format!("pass {} of them, or one for all, from {least} to {}", self.dims, i32::MAX);
             return Err(self.refused(&format!("{name} is {given:?}"), help));
         }
         Ok(numbers.into_iter().map(|number| number as usize).collect())

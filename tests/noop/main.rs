@@ -7,6 +7,7 @@ mod data_loader;
 mod device;
 mod events;
 mod exit;
+mod extremes;
 mod field_reports;
 mod futures;
 mod hostile;
