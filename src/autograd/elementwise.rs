@@ -269,6 +269,18 @@ impl Tensor {
         self.add(&a.div(b)?.mul_scalar(value)?)
     }
 
+    /// self + alpha other; broadcast.
+    #[track_caller]
+    pub fn add_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.add(&other.mul_scalar(alpha)?)
+    }
+
+    /// self - alpha other; broadcast.
+    #[track_caller]
+    pub fn sub_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        self.sub(&other.mul_scalar(alpha)?)
+    }
+
     /// other - alpha self; broadcast.
     #[track_caller]
     pub fn rsub(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {

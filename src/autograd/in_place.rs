@@ -231,7 +231,7 @@ in_place_methods! {
     hardsigmoid_() = hardsigmoid;
     leaky_relu_(slope: f64) = leaky_relu;
     threshold_(threshold: f64, value: f64) = threshold;
-    sub_(other: &Tensor) = sub;
+    sub_(other: &Tensor, alpha: impl Into<Scalar>) = sub_scaled;
     div_(other: &Tensor) = div;
     div_trunc_(other: &Tensor) = div_trunc;
     div_floor_(other: &Tensor) = div_floor;

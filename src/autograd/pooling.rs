@@ -197,6 +197,9 @@ fn max_pool(over: Over<'_>, kernel_size: &[isize], options: PoolOptions<'_>) -> 
 #[track_caller]
 fn adaptive_avg_pool(over: Over<'_>, output_size: &[Option<isize>]) -> Result<Tensor> {
     expect_float(over.op, over.x)?;
+    let every = vec![output_size.first().copied().flatten(); over.dims];
+    // One number for all dimensions.
+    let output_size = if output_size.len() == 1 { &every[..] } else { output_size };
     let fits = output_size.len() == over.dims && output_size.iter().flatten().all(|len| *len >= 0);
     if !fits || over.x.shape()[over.first() - 1..].contains(&0) {
         let help = format!("pass {} sizes of at least 0, and pictures that have entries", over.dims);

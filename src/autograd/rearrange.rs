@@ -325,9 +325,18 @@ impl Tensor {
         let mut out = self.positive()?;
         for (i, pair) in amounts.chunks_exact(2).enumerate() {
             let dim = self.rank() - 1 - i;
-            let (len, [before, after]) = (self.shape()[dim] as isize, [pair[0], pair[1]]);
+            let (mut len, [mut before, mut after]) = (self.shape()[dim] as isize, [pair[0], pair[1]]);
             if len + before + after < 0 {
                 return refuse("take away no more than there is");
+            }
+            if mode == PadMode::Circular && (before < 0 || after < 0) {
+                // What is taken away does not come back at the other end.
+                let kept = len + before.min(0) + after.min(0);
+                if kept < 0 {
+                    return refuse("take away no more than there is");
+                }
+                out = out.narrow(dim as isize, (-before).max(0), kept as usize)?;
+                (len, before, after) = (kept, before.max(0), after.max(0));
             }
             if before == 0 && after == 0 {
                 continue;

@@ -1,12 +1,17 @@
 //! Functions of several tensors, element by element, broadcast.
 
+use linn::Scalar;
+
 use super::{Row, row};
-use crate::golden_ops::call::{done, give};
+use crate::golden_ops::call::{KEY, done, give};
 
 pub const ROWS: &[Row] = &[
-    row("add", |c| give(c.input()?.add(&c.tensor(1, "other")?)))
-        .broadcasts()
-        .in_place(|c| done(c.input()?.add_(&c.tensor(1, "other")?, 1))),
+    row("add", |c| match c.scalar_opt(KEY, "alpha")? {
+        Some(alpha) => give(c.input()?.add_scaled(&c.tensor(1, "other")?, alpha)),
+        None => give(c.input()?.add(&c.tensor(1, "other")?)),
+    })
+    .broadcasts()
+    .in_place(|c| done(c.input()?.add_(&c.tensor(1, "other")?, c.scalar_opt(KEY, "alpha")?.unwrap_or(Scalar::Int(1))))),
     row("div.no_rounding_mode", |c| give(c.input()?.div(&c.tensor(1, "other")?)))
         .broadcasts()
         .in_place(|c| done(c.input()?.div_(&c.tensor(1, "other")?))),
@@ -38,9 +43,12 @@ pub const ROWS: &[Row] = &[
     row("pow", |c| give(c.input()?.pow(&c.tensor(1, "exponent")?)))
         .broadcasts()
         .in_place(|c| done(c.input()?.pow_(&c.tensor(1, "exponent")?))),
-    row("sub", |c| give(c.input()?.sub(&c.tensor(1, "other")?)))
-        .broadcasts()
-        .in_place(|c| done(c.input()?.sub_(&c.tensor(1, "other")?))),
+    row("sub", |c| match c.scalar_opt(KEY, "alpha")? {
+        Some(alpha) => give(c.input()?.sub_scaled(&c.tensor(1, "other")?, alpha)),
+        None => give(c.input()?.sub(&c.tensor(1, "other")?)),
+    })
+    .broadcasts()
+    .in_place(|c| done(c.input()?.sub_(&c.tensor(1, "other")?, c.scalar_opt(KEY, "alpha")?.unwrap_or(Scalar::Int(1))))),
     row("true_divide", |c| give(c.input()?.div(&c.tensor(1, "other")?)))
         .called("div")
         .broadcasts()
