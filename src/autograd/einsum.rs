@@ -1,6 +1,6 @@
 //! Sums of products in Einstein's notation, by batched matrix products of two operands after the other.
 
-use super::products::sizes;
+use super::views::signed;
 use crate::error::{Error, Result};
 use crate::layout::MAX_RANK;
 use crate::ops::reduce::KeepDim;
@@ -128,13 +128,13 @@ fn contracted(a: Named, b: &Named, later: impl Fn(&char) -> bool, fault: &impl F
         let names = groups.concat();
         let place = |name: &char| x.names.iter().position(|known| known == name).unwrap_or(0) as isize;
         let lens: Vec<usize> = names.iter().map(|name| of(x, name)).collect();
-        let x_ordered = x.tensor.permute(&names.iter().map(place).collect::<Vec<_>>())?.expand(&sizes(&lens))?;
+        let x_ordered = x.tensor.permute(&names.iter().map(place).collect::<Vec<_>>())?.expand(&signed(&lens))?;
         let merged = groups.map(|group| group.iter().map(|name| of(x, name)).product::<usize>());
-        x_ordered.reshape(&sizes(&merged))
+        x_ordered.reshape(&signed(&merged))
     };
     let (left, right) = (ordered(&a, [&batch, &rows, &inner])?, ordered(&b, [&batch, &inner, &columns])?);
     let product = left.matmul(&right).map_err(|error| error.of(OP))?;
     let names = [&batch[..], &rows, &columns].concat();
     let lens: Vec<usize> = names.iter().map(|name| of(if rows.contains(name) { &a } else { &b }, name)).collect();
-    Ok(Named { names, tensor: product.reshape(&sizes(&lens))? })
+    Ok(Named { names, tensor: product.reshape(&signed(&lens))? })
 }

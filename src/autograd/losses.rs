@@ -3,6 +3,7 @@
 use super::graph::Grads;
 use super::record::record;
 use super::rules;
+use super::views::signed;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::broadcast_shapes;
@@ -230,7 +231,7 @@ impl Tensor {
         let weights = match options.weight {
             Some(weight) => {
                 along(op, weight, self, classes)?;
-                weight.gather(0, &safe.reshape(&[-1])?)?.reshape(&sizes(target.shape()))?
+                weight.gather(0, &safe.reshape(&[-1])?)?.reshape(&signed(target.shape()))?
             }
             None => ops::copy::full(self.device(), target.shape(), 1, self.dtype())?,
         };
@@ -296,10 +297,6 @@ fn along(op: &'static str, weight: &Tensor, x: &Tensor, classes: usize) -> Resul
     let mut shape = vec![1; x.rank()];
     shape[classes] = -1;
     weight.reshape(&shape)
-}
-
-fn sizes(lens: &[usize]) -> Vec<isize> {
-    lens.iter().map(|len| *len as isize).collect()
 }
 
 fn same_shape(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Products of vectors, matrices and batches of them under PyTorch's names, put together from [`Tensor::matmul`].
 
+use super::views::signed;
 use crate::dtype::Scalar;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -51,8 +52,8 @@ impl Tensor {
         if k != l {
             return Err(unfit(OP, self, other, "make the last dimensions equal"));
         }
-        let shape = sizes(first.iter().chain(second));
-        let flat = |x: &Tensor, rows: &[usize]| x.reshape(&sizes(&[rows.iter().product::<usize>(), *k]));
+        let shape = signed(first.iter().chain(second));
+        let flat = |x: &Tensor, rows: &[usize]| x.reshape(&signed(&[rows.iter().product::<usize>(), *k]));
         flat(self, first)?.matmul(&flat(other, second)?.transpose(0, 1)?).map_err(|error| error.of(OP))?.reshape(&shape)
     }
 
@@ -90,8 +91,8 @@ impl Tensor {
         expect_product(OP, a, b)?;
         // One product over the batch and K.
         let ([batch, m, k], n) = ([a.shape()[0], a.shape()[1], a.shape()[2]], b.shape()[2]);
-        let rows = a.permute(&[1, 0, 2])?.reshape(&sizes(&[m, batch * k]))?;
-        self.plus(OP, beta.into(), alpha.into(), rows.matmul(&b.reshape(&sizes(&[batch * k, n]))?))
+        let rows = a.permute(&[1, 0, 2])?.reshape(&signed(&[m, batch * k]))?;
+        self.plus(OP, beta.into(), alpha.into(), rows.matmul(&b.reshape(&signed(&[batch * k, n]))?))
     }
 
     /// beta self + alpha product, in the shape of the product.
@@ -115,8 +116,8 @@ impl Tensor {
         let own: Vec<usize> = (0..rank).flat_map(|dim| [len(self, dim), 1]).collect();
         let others: Vec<usize> = (0..rank).flat_map(|dim| [1, len(other, dim)]).collect();
         let shape: Vec<usize> = (0..rank).map(|dim| len(self, dim) * len(other, dim)).collect();
-        let product = self.reshape(&sizes(&own)).and_then(|own| own.mul(&other.reshape(&sizes(&others))?));
-        product.map_err(|error| error.of("kron"))?.reshape(&sizes(&shape))
+        let product = self.reshape(&signed(&own)).and_then(|own| own.mul(&other.reshape(&signed(&others))?));
+        product.map_err(|error| error.of("kron"))?.reshape(&signed(&shape))
     }
 
     /// Sums of products over the dimensions `dims` of self and `other_dims` of `other`, in pairs of equal lengths (of which one
@@ -145,20 +146,15 @@ impl Tensor {
         let left = |x: &Tensor, dims: &[usize]| (0..x.rank()).filter(|dim| !dims.contains(dim)).collect::<Vec<_>>();
         let (rows, columns) = (left(self, &mine), left(other, &theirs));
         let ordered = |x: &Tensor, order: Vec<usize>, first: usize| {
-            let x = x.permute(&sizes(&order))?;
+            let x = x.permute(&signed(&order))?;
             let (front, back) = x.shape().split_at(first);
-            x.reshape(&sizes(&[front.iter().product::<usize>(), back.iter().product()]))
+            x.reshape(&signed(&[front.iter().product::<usize>(), back.iter().product()]))
         };
         let a = ordered(&a, [&rows[..], &mine].concat(), rows.len())?;
         let b = ordered(&b, [&theirs[..], &columns].concat(), theirs.len())?;
         let lens = rows.iter().map(|dim| &self.shape()[*dim]).chain(columns.iter().map(|dim| &other.shape()[*dim]));
-        a.matmul(&b).map_err(|error| error.of(OP))?.reshape(&sizes(lens))
+        a.matmul(&b).map_err(|error| error.of(OP))?.reshape(&signed(lens))
     }
-}
-
-/// Lengths as [`Tensor::reshape`] takes them.
-pub(super) fn sizes<'a>(lens: impl IntoIterator<Item = &'a usize>) -> Vec<isize> {
-    lens.into_iter().map(|len| *len as isize).collect()
 }
 
 fn unfit(op: &'static str, a: &Tensor, b: &Tensor, help: &'static str) -> Error {

@@ -2,6 +2,7 @@
 //! reads by index, so that gradients follow from theirs.
 
 use super::methods::cat;
+use super::views::signed;
 use crate::device::Device;
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
@@ -43,7 +44,7 @@ impl Tensor {
         let moved = self.movedim(&[dim as isize], &[0])?;
         let width = moved.shape()[1..].iter().product::<usize>();
         let rows = moved.reshape(&[moved.shape()[0] as isize, width as isize])?;
-        let mut shape: Vec<isize> = moved.shape().iter().map(|len| *len as isize).collect();
+        let mut shape = signed(moved.shape());
         shape[0] = index.len() as isize;
         rows.embedding(&index)?.reshape(&shape)?.movedim(&[0], &[dim as isize])
     }
@@ -103,7 +104,7 @@ impl Tensor {
     #[track_caller]
     pub fn roll(&self, shifts: &[isize], dims: &[isize]) -> Result<Tensor> {
         if dims.is_empty() && shifts.len() == 1 {
-            let shape: Vec<isize> = self.shape().iter().map(|len| *len as isize).collect();
+            let shape = signed(self.shape());
             return self.flatten(0, -1)?.roll(shifts, &[0])?.reshape(&shape);
         }
         if shifts.is_empty() || shifts.len() != dims.len() {
@@ -115,7 +116,7 @@ impl Tensor {
         }
         let mut out = self.positive()?;
         for (shift, dim) in shifts.iter().zip(dims) {
-            let at = dimension("roll", self, *dim)?;
+            let at = self.existing("roll", *dim)?;
             let len = self.shape()[at] as isize;
             if len > 1 {
                 let start = (len - shift.rem_euclid(len)) % len;
@@ -197,12 +198,12 @@ impl Tensor {
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, dim: impl Into<Option<isize>>) -> Result<Tensor> {
         let Some(dim) = dim.into() else { return self.flatten(0, -1)?.repeat_interleave(count, 0) };
-        let at = dimension("repeat_interleave", self, dim)?;
+        let at = self.existing("repeat_interleave", dim)?;
         if count > MOST {
             let fact = format!("count {count} for a tensor of shape {:?}", self.shape());
             return Err(Error::argument("repeat_interleave", fact, format!("pass a count of at most {MOST}")));
         }
-        let mut wide: Vec<isize> = self.shape().iter().map(|len| *len as isize).collect();
+        let mut wide = signed(self.shape());
         let mut shape = wide.clone();
         shape[at] *= count as isize;
         wide.insert(at + 1, count as isize);
@@ -212,7 +213,7 @@ impl Tensor {
     /// The elements at `index` (i32, any shape) of this tensor as if of one dimension; negative ones count from the back.
     #[track_caller]
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
-        let shape: Vec<isize> = index.shape().iter().map(|len| *len as isize).collect();
+        let shape = signed(index.shape());
         let flat = self.reshape(&[self.len() as isize])?;
         let index = from_front(index, self.len())?;
         flat.index_select(0, &index.reshape(&[index.len() as isize])?)?.reshape(&shape)
@@ -295,7 +296,7 @@ impl Tensor {
         // Row i has element i - (what lies above) in column i + offset.
         let above = (-offset).max(0) as usize;
         let padded = self.pad(&[above, size - len - above], PadMode::Constant(0.0))?;
-        let mut wide: Vec<isize> = padded.shape().iter().map(|len| *len as isize).collect();
+        let mut wide = signed(padded.shape());
         wide.push(size as isize);
         let diagonal = ops::copy::full(self.device(), &[], offset as i64, DType::I32)?;
         let elsewhere = column_less_row(self.device(), size, size)?.ne(&diagonal)?;
@@ -378,7 +379,7 @@ impl Tensor {
     #[track_caller]
     pub fn cross(&self, other: &Tensor, dim: isize) -> Result<Tensor> {
         const OP: &str = "cross";
-        let at = dimension(OP, self, dim)?;
+        let at = self.existing(OP, dim)?;
         if self.rank() != other.rank() || self.shape()[at] != 3 || other.shape()[at] != 3 {
             return Err(Error::shape(
                 OP,
@@ -430,13 +431,13 @@ impl Tensor {
         let [outer @ .., c, h, w] = self.shape() else {
             return Err(Error::shape(op, format!("a tensor of shape {:?}", self.shape()), "pass at least 3 dimensions"));
         };
-        Ok((outer.iter().map(|len| *len as isize).collect(), [*c, *h, *w]))
+        Ok((signed(outer), [*c, *h, *w]))
     }
 
     /// The first half of `dim` times the sigmoid of the second.
     #[track_caller]
     pub fn glu(&self, dim: isize) -> Result<Tensor> {
-        let at = dimension("glu", self, dim)?;
+        let at = self.existing("glu", dim)?;
         let len = self.shape()[at];
         if !len.is_multiple_of(2) {
             return Err(Error::shape(
@@ -464,7 +465,7 @@ impl Tensor {
         let new = self.rank() - shape.len();
         let over: Vec<isize> =
             (0..self.rank()).filter(|i| *i < new || shape[i - new] != self.shape()[*i]).map(|i| i as isize).collect();
-        let sizes: Vec<isize> = shape.iter().map(|len| *len as isize).collect();
+        let sizes = signed(shape);
         match over.is_empty() {
             true => self.positive(),
             false => self.sum(&over, ops::reduce::KeepDim::Keep)?.reshape(&sizes),
@@ -546,14 +547,6 @@ fn column_less_row(device: &Device, rows: usize, columns: usize) -> Result<Tenso
 pub(super) fn from_front(index: &Tensor, len: usize) -> Result<Tensor> {
     let zero = ops::copy::full(index.device(), &[], 0, index.dtype())?;
     index.add_scalar(len as i64)?.where_(&index.lt(&zero)?, index)
-}
-
-/// Dimension `dim` of a tensor that has dimensions.
-pub(super) fn dimension(op: &'static str, x: &Tensor, dim: isize) -> Result<usize> {
-    if x.rank() == 0 {
-        return Err(Error::shape(op, "a tensor of 0 dimensions (shape [])", "pass a tensor of at least 1 dimension"));
-    }
-    resolve_dim(op, dim, x.rank())
 }
 
 /// Which dimension of a grid the first two tensors vary along.

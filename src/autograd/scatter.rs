@@ -2,9 +2,10 @@
 //! is reported by the next call that waits for the device.
 
 use super::graph::Grads;
-use super::rearrange::{dimension, from_front};
+use super::rearrange::from_front;
 use super::record::record;
 use super::rules;
+use super::views::signed;
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
 use crate::layout::{broadcast_shapes, resolve_dim};
@@ -349,7 +350,7 @@ impl Rows {
         let rank = own.rank();
         let lifted = |x: &Tensor| if x.rank() == 0 { x.unsqueeze(0) } else { Ok(x.clone()) };
         let (wide, source) = (lifted(own)?, lifted(source)?);
-        let dim = dimension(op, &wide, dim)?;
+        let dim = wide.existing(op, dim)?;
         let fits = |i: usize| source.shape()[i] == if i == dim { index.len() } else { wide.shape()[i] };
         if source.rank() != wide.rank() || !(0..wide.rank()).all(fits) {
             return Err(unfit(op, &format!("{} indices and elements", index.len()), &source, own));
@@ -406,8 +407,4 @@ fn unfit(op: &'static str, what: &str, given: &Tensor, own: &Tensor) -> Error {
         format!("{what} of shape {:?} for a tensor of shape {:?}", given.shape(), own.shape()),
         "make the shapes equal where no index chooses",
     )
-}
-
-fn signed(shape: &[usize]) -> Vec<isize> {
-    shape.iter().map(|len| *len as isize).collect()
 }

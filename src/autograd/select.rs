@@ -2,6 +2,7 @@
 //! [`crate::device::SyncDebug`]).
 
 use super::methods::{cat, stack};
+use super::views::signed;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::{broadcast_shapes, resolve_dim};
@@ -62,7 +63,7 @@ impl Tensor {
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         const OP: &str = "masked_select";
         ops::expect_dtype(OP, mask, DType::Bool)?;
-        let shape: Vec<isize> = broadcast_shapes(OP, self.shape(), mask.shape())?.iter().map(|len| *len as isize).collect();
+        let shape = signed(broadcast_shapes(OP, self.shape(), mask.shape())?.iter());
         let positions = true_positions(&mask.expand(&shape)?)?;
         self.expand(&shape)?.take(&positions)
     }
@@ -76,7 +77,7 @@ impl Tensor {
         if self.dtype() != source.dtype() {
             return Err(Error::DType { op: OP, got: source.dtype(), expected: self.dtype().name() });
         }
-        let shape: Vec<isize> = broadcast_shapes(OP, self.shape(), mask.shape())?.iter().map(|len| *len as isize).collect();
+        let shape = signed(broadcast_shapes(OP, self.shape(), mask.shape())?.iter());
         let (own, mask) = (self.expand(&shape)?, mask.expand(&shape)?);
         if own.is_empty() || source.is_empty() {
             return own.positive();
@@ -98,7 +99,7 @@ impl Tensor {
         const OP: &str = "repeat_interleave";
         let Some(dim) = dim.into() else { return self.flatten(0, -1)?.repeat_interleave_tensor(counts, 0, len) };
         ops::expect_dtype(OP, counts, DType::I32)?;
-        let at = super::rearrange::dimension(OP, self, dim)?;
+        let at = self.existing(OP, dim)?;
         if counts.rank() > 1 || (counts.len() != 1 && counts.len() != self.shape()[at]) {
             return Err(Error::shape(
                 OP,
@@ -157,7 +158,7 @@ impl Tensor {
             values = values.movedim(&[0], &[dim as isize])?;
         }
         let whole = values.rank() != x.rank() || x.rank() == 1;
-        let shape: Vec<isize> = x.shape().iter().map(|len| *len as isize).collect();
+        let shape = signed(x.shape());
         let inverse = if whole && inverse.len() == x.len() { inverse.reshape(&shape)? } else { inverse };
         Ok(UniqueOf { values, inverse, counts: ends.diff(1, 0, None, None)? })
     }

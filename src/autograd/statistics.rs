@@ -5,6 +5,7 @@
 use super::methods::resolved;
 use super::record::record_unary;
 use super::rules;
+use super::views::signed;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::resolve_dim;
@@ -163,7 +164,7 @@ impl Tensor {
         // The mean is taken off first: squares of values far from 0 would lose what they differ by.
         let squares = x.sub(&mean)?.square()?.sum(dims, keep)?;
         let var = squares.mul_scalar(1.0 / (count as f64 - correction).max(0.0))?;
-        let shape: Vec<isize> = var.shape().iter().map(|len| *len as isize).collect();
+        let shape = signed(var.shape());
         Ok((var.to_dtype(self.dtype())?, mean.reshape(&shape)?.to_dtype(self.dtype())?))
     }
 
@@ -271,7 +272,7 @@ impl Tensor {
     pub fn cosine_similarity(&self, other: &Tensor, dim: isize, eps: f64) -> Result<Tensor> {
         const OP: &str = "cosine_similarity";
         let shape = crate::layout::broadcast_shapes(OP, self.shape(), other.shape())?;
-        let shape: Vec<isize> = shape.iter().map(|len| *len as isize).collect();
+        let shape = signed(shape.iter());
         let unit = |x: &Tensor| {
             let x = x.expand(&shape)?;
             let norm = x.norm_of(OP, 2.0, &[dim], KeepDim::Keep)?;

@@ -267,8 +267,8 @@ impl Tensor {
 }
 
 /// Lengths as the arguments of views take them.
-fn signed(shape: &[usize]) -> Vec<isize> {
-    shape.iter().map(|len| *len as isize).collect()
+pub(super) fn signed<'a>(lens: impl IntoIterator<Item = &'a usize>) -> Vec<isize> {
+    lens.into_iter().map(|len| *len as isize).collect()
 }
 
 /// `shape` with -1 replaced by the length that fits the elements of shape `from`.

@@ -1,6 +1,7 @@
 //! Windows over the last dimensions of a picture: what pooling, columns and convolutions have in common.
 
 use super::rearrange::PadMode;
+use super::views::signed;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
@@ -123,5 +124,5 @@ impl<'a> Over<'a> {
 
 /// Lengths as [`Tensor::reshape`] takes them.
 pub(super) fn sizes(parts: &[&[usize]]) -> Vec<isize> {
-    parts.iter().flat_map(|part| part.iter()).map(|len| *len as isize).collect()
+    signed(parts.iter().copied().flatten())
 }

@@ -26,7 +26,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// `dtype`, which has to be f32.
-fn f32_only(c: &Call) -> Answer<()> {
+pub(super) fn f32_only(c: &Call) -> Answer<()> {
     match c.dtype_or(KEY, "dtype", DType::F32)? {
         DType::F32 => Ok(()),
         other => Err(Fault::Row(format!("dtype {other}: linn makes f32"))),

@@ -1,8 +1,9 @@
 //! Elements in other places.
 
+use linn::Tensor;
 use linn::autograd::{Indexing, PadMode, meshgrid};
-use linn::{DType, Tensor};
 
+use super::create::f32_only;
 use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, done, give};
 
@@ -108,14 +109,6 @@ fn pad(c: &Call) -> Answer {
         other => return Err(Fault::Row(format!("mode {other}"))),
     };
     give(c.input()?.pad_signed(&c.ints(1, "pad")?, mode))
-}
-
-/// `dtype`, which has to be f32.
-fn f32_only(c: &Call) -> Answer<()> {
-    match c.dtype_or(KEY, "dtype", DType::F32)? {
-        DType::F32 => Ok(()),
-        other => Err(Fault::Row(format!("dtype {other}: linn makes f32"))),
-    }
 }
 
 fn grids(c: &Call, tensors: Vec<Tensor>) -> Answer {
