@@ -18,6 +18,8 @@ use bare::Bare;
 
 const OPS: usize = 10_000;
 const LEN: usize = 1_024;
+/// Pairs of runs, ours and the bare one. The machine's speed changes by a third within seconds, so that pairs are compared.
+const ROUNDS: usize = 21;
 
 /// One run of all operations.
 #[derive(Clone, Copy)]
@@ -127,28 +129,31 @@ fn launch(criterion: &mut Criterion) {
     };
     let per_op = |duration: Duration| duration.as_secs_f64() * 1e6 / OPS as f64;
     let slots = bare.buffer((OPS as u64 + 1) * 4 * LEN as u64);
-    let rounds: Vec<[(Run, Duration); 2]> = (0..5)
+    let rounds: Vec<[(Run, Duration); 2]> = (0..ROUNDS)
         .map(|_| {
             [(false, None), (true, Some(&slots))]
                 .map(|(keep, kept)| (linn_run(&device, keep).expect("a run"), bare_run(&bare, kept)))
         })
         .collect();
     eprintln!(
-        "median of 5, us per operation: CPU of the enqueueing thread | its back-pressure waits | wall to completion | bare wgpu's | \
-         x bare wgpu"
+        "medians of {ROUNDS}, us per operation: CPU of the enqueueing thread | its back-pressure waits | wall to completion | bare \
+         wgpu's right after it | x bare wgpu, of these pairs"
     );
     for (name, pick) in [("chained", 0), ("kept", 1)] {
         let runs: Vec<Run> = rounds.iter().map(|round| round[pick].0).collect();
         let bare_wall = median(rounds.iter().map(|round| round[pick].1).collect());
         let of = |part: fn(&Run) -> Duration| median(runs.iter().map(part).collect());
         let wall = of(|run| run.wall);
+        let ratio = |round: &[(Run, Duration); 2]| round[pick].0.wall.as_secs_f64() / round[pick].1.as_secs_f64();
+        let mut ratios: Vec<f64> = rounds.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
         eprintln!(
             "{name:8} {:.2} | {:.2} | {:.2} | {:.2} | {:.2}",
             per_op(of(|run| run.cpu)),
             per_op(of(|run| run.back_pressure)),
             per_op(wall),
             per_op(bare_wall),
-            wall.as_secs_f64() / bare_wall.as_secs_f64()
+            ratios[ROUNDS / 2]
         );
     }
 
