@@ -9,7 +9,7 @@ use super::graph::{Backward, Grads, Interior, interior_of, leaf_of};
 use super::mode::is_grad_enabled;
 use super::record::node;
 use super::rules;
-use super::scatter::{Own, Put, ScatterReduce};
+use super::scatter::{Own, ScatterReduce};
 use crate::dtype::Scalar;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -91,7 +91,7 @@ impl Tensor {
 
     /// Runs `work`, which changes this tensor, and gives it the new history where recording wants one.
     #[track_caller]
-    fn change(
+    pub(super) fn change(
         &self,
         op: &'static str,
         others: &[&Tensor],
@@ -275,7 +275,6 @@ in_place_methods! {
     index_add_(dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) = index_add;
     index_copy_(dim: isize, index: &Tensor, source: &Tensor) = index_copy;
     index_fill_(dim: isize, index: &Tensor, value: impl Into<Scalar>) = index_fill;
-    index_put_(indices: &[&Tensor], values: &Tensor, put: Put) = index_put;
 }
 
 /// The gradient passes unchanged.

@@ -218,7 +218,11 @@ impl Tensor {
     }
 
     /// What `of` leaves of this tensor, each element at most once.
-    fn partial(&self, op: &'static str, of: impl Fn(&Layout) -> Result<Layout> + Send + Sync + 'static) -> Result<Tensor> {
+    pub(super) fn partial(
+        &self,
+        op: &'static str,
+        of: impl Fn(&Layout) -> Result<Layout> + Send + Sync + 'static,
+    ) -> Result<Tensor> {
         let (out, whole) = (self.with_layout(of(&self.layout)?), self.layout);
         record_view(op, self, out, move |b| rules::copy::part(b.grad(), whole.shape(), &of))
     }

@@ -2,13 +2,12 @@
 //! is reported by the next call that waits for the device.
 
 use super::graph::Grads;
-use super::rearrange::from_front;
 use super::record::record;
 use super::rules;
 use super::views::signed;
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
-use crate::layout::{broadcast_shapes, resolve_dim};
+use crate::layout::resolve_dim;
 use crate::ops;
 use crate::ops::scatter::last_positions;
 use crate::tensor::Tensor;
@@ -212,63 +211,9 @@ impl Tensor {
         super::record::record_unary("fill", self, &[], out, move |_| like.zeros_like())
     }
 
-    /// This tensor with `values` at the places that `indices` name together, one for each of the first dimensions: i32 tensors that
-    /// broadcast to each other, where negative ones count from the back, or bool masks over as many dimensions as they have (where
-    /// these are true; the host waits to learn how many). `values` broadcasts to the shape of the indices and the dimensions left.
-    #[track_caller]
-    pub fn index_put(&self, indices: &[&Tensor], values: &Tensor, put: Put) -> Result<Tensor> {
-        const OP: &str = "index_put";
-        same_dtype(OP, self, values)?;
-        let mut given = Vec::new();
-        for index in indices {
-            match index.dtype() {
-                DType::Bool => {
-                    let first = given.len();
-                    if self.shape().get(first..first + index.rank()) != Some(index.shape()) {
-                        return Err(unfit(OP, "a mask", index, self));
-                    }
-                    given.extend(index.nonzero()?.unbind(1)?);
-                }
-                _ => given.push((*index).clone()),
-            }
-        }
-        if given.is_empty() || given.len() > self.rank() {
-            let fact = format!("{} indices for a tensor of shape {:?}", given.len(), self.shape());
-            return Err(Error::argument(OP, fact, "pass an index for one or more of the first dimensions"));
-        }
-        let (front, rest) = self.shape().split_at(given.len());
-        let mut shape = Vec::new();
-        for index in &given {
-            shape = broadcast_shapes(OP, &shape, index.shape())?.to_vec();
-        }
-        // One index into all the dimensions together.
-        let mut flat: Option<Tensor> = None;
-        for (index, len) in given.iter().zip(front) {
-            ops::expect_dtype(OP, index, DType::I32)?;
-            let index = from_front(index, *len)?;
-            last_positions(OP, &index.flatten(0, -1)?, 0, *len)?;
-            flat = Some(match flat {
-                None => index,
-                Some(flat) => flat.mul_scalar(*len as i64)?.add(&index)?,
-            });
-        }
-        let Some(flat) = flat else { return self.positive() };
-        let count: usize = shape.iter().product();
-        let width: usize = rest.iter().product();
-        let flat = flat.expand(&signed(&shape))?.reshape(&[count as isize])?;
-        let wide: Vec<usize> = shape.iter().chain(rest).copied().collect();
-        let values = values.expand(&signed(&wide)).map_err(|error| error.of(OP))?.reshape(&[count as isize, width as isize])?;
-        let own = self.reshape(&[front.iter().product::<usize>() as isize, width as isize])?;
-        let out = match put {
-            Put::Replace => own.rows_replaced(OP, &flat, &values)?,
-            Put::Add => own.rows_added(OP, &flat, &values)?,
-        };
-        like(self, out)
-    }
-
     /// `[R, W]` with row i of `source` `[K, W]` added to row `index[i]`.
     #[track_caller]
-    fn rows_added(&self, op: &'static str, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    pub(super) fn rows_added(&self, op: &'static str, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         let rows = self.shape()[0];
         last_positions(op, index, 0, rows)?;
         let out = ops::binary::add(self, &ops::index::embedding_backward(source, index, rows).map_err(|error| error.of(op))?)?;
@@ -280,7 +225,7 @@ impl Tensor {
 
     /// `[R, W]` with row i of `source` `[K, W]` as row `index[i]`.
     #[track_caller]
-    fn rows_replaced(&self, op: &'static str, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+    pub(super) fn rows_replaced(&self, op: &'static str, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         if index.is_empty() {
             return self.positive();
         }
@@ -394,7 +339,7 @@ fn vector(op: &'static str, index: &Tensor) -> Result<Tensor> {
     }
 }
 
-fn same_dtype(op: &'static str, own: &Tensor, other: &Tensor) -> Result<()> {
+pub(super) fn same_dtype(op: &'static str, own: &Tensor, other: &Tensor) -> Result<()> {
     if own.dtype() == other.dtype() {
         return Ok(());
     }

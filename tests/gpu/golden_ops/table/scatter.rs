@@ -39,11 +39,11 @@ pub const ROWS: &[Row] = &[
     }),
     row("index_put", |c| {
         let indices = c.tensors(1, "indices")?;
-        give(c.input()?.index_put(&indices.iter().collect::<Vec<_>>(), &c.tensor(2, "values")?, put(c)?))
+        give(c.input()?.index_put(indices.iter().collect::<Vec<_>>(), &c.tensor(2, "values")?, put(c)?))
     })
     .in_place(|c| {
         let indices = c.tensors(1, "indices")?;
-        done(c.input()?.index_put_(&indices.iter().collect::<Vec<_>>(), &c.tensor(2, "values")?, put(c)?))
+        done(c.input()?.index_put_(indices.iter().collect::<Vec<_>>(), &c.tensor(2, "values")?, put(c)?))
     })
     .waits("how many places a mask names depends on it"),
     row("masked_fill", |c| {
