@@ -456,7 +456,7 @@ mod tests {
         let text = "/* var<storage> */ @group(0) /* var<x> */ @binding(0) var<storage,\n read> x: array<vec2<f32>>;\nvar<storage> y: f32;";
         let end = text.find("\nvar").unwrap();
         assert_eq!(
-            widened(text, [19..end].into_iter()),
+            widened(text, std::iter::once(19..end)),
             "/* var<storage> */ @group(0) /* var<x> */ @binding(0) var<storage, read_write\n> x: array<vec2<f32>>;\nvar<storage> y: f32;"
         );
     }

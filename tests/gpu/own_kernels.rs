@@ -355,8 +355,8 @@ fn a_function_of_kernels_has_their_gradient() {
     // Finite differences; also of views, and where the gradient that comes is one number for all (sum), and used twice.
     let options = GradcheckOptions::default;
     let apply = |x: &Tensor| softplus.clone().apply::<1>(&[x]).map(|[y]| y);
-    gradcheck(|x| apply(&x[0]), &[x.clone()], options()).unwrap();
-    gradcheck(|x| apply(&x[0].t()?)?.sum_all(), &[x.clone()], options()).unwrap();
+    gradcheck(|x| apply(&x[0]), std::slice::from_ref(&x), options()).unwrap();
+    gradcheck(|x| apply(&x[0].t()?)?.sum_all(), std::slice::from_ref(&x), options()).unwrap();
     gradcheck(|x| apply(&x[0])?.mul(&apply(&x[0].neg()?)?), &[x.narrow(1, 2, 3).unwrap()], options()).unwrap();
     // Through a checkpoint, which runs it twice.
     let again = softplus.clone();
