@@ -176,6 +176,13 @@ scalars! {
     Float: f64 f32;
 }
 
+/// Lengths. (One beyond i64 becomes the largest i64, which fits no element type.)
+impl From<usize> for Scalar {
+    fn from(value: usize) -> Scalar {
+        Scalar::Int(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
 /// What takes part in the choice of a result's type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand {

@@ -29,7 +29,8 @@
 //! - A [`Tensor`] is a shape over device memory; views share it.
 //! - A *block* is memory lent to tensors, a *segment* what the pool ([`memory`]) bought from the driver to lend from.
 //!   What is lent is *allocated*, what was bought is *reserved*.
-//! - A *kernel* is a row of the catalogue ([`kernel::catalog`]): one WGSL body, used by the operation of its name.
+//! - A *kernel* is a row of the catalogue ([`kernel::catalog`]): one WGSL body, used by the operation of its name. A program's
+//!   own are [`WgslKernel`]s; with a gradient of their own, [`autograd::Function`]s.
 //!
 //! The README explains the two rules (calls are enqueued, memory is cached), ARCHITECTURE.md how the crate is built.
 #![deny(missing_docs)]
@@ -69,6 +70,8 @@ pub use error::{Error, Result};
 #[cfg(feature = "gpu")]
 pub use device::{Device, DeviceOptions, MemPool};
 #[cfg(feature = "gpu")]
+pub use ops::wgsl::WgslKernel;
+#[cfg(feature = "gpu")]
 pub use stream::{Event, Stream};
 #[cfg(feature = "gpu")]
 pub use tensor::Tensor;
@@ -91,6 +94,7 @@ const _: () = {
     sendable::<Event>();
     sendable::<MemPool>();
     sendable::<Tensor>();
+    sendable::<WgslKernel>();
     sendable::<Error>();
     sendable::<stream::ReadFuture>();
     sendable::<tensor::Export>();

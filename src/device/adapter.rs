@@ -136,6 +136,8 @@ pub struct Limits {
     pub storage_alignment: u32,
     /// Invocations per workgroup.
     pub max_invocations: u32,
+    /// Size of a workgroup in each dimension.
+    pub max_workgroup_size: [u32; 3],
     /// Workgroups per dimension.
     pub max_workgroups: u32,
     /// Bytes of workgroup memory.
@@ -327,6 +329,11 @@ fn plain_limits(limits: &wgpu::Limits, subgroup_size: u32) -> Limits {
         max_immediate_size: limits.max_immediate_size,
         storage_alignment: limits.min_storage_buffer_offset_alignment,
         max_invocations: limits.max_compute_invocations_per_workgroup,
+        max_workgroup_size: [
+            limits.max_compute_workgroup_size_x,
+            limits.max_compute_workgroup_size_y,
+            limits.max_compute_workgroup_size_z,
+        ],
         max_workgroups: limits.max_compute_workgroups_per_dimension,
         max_workgroup_memory: limits.max_compute_workgroup_storage_size,
         subgroup_size,

@@ -1,5 +1,6 @@
 //! Commands as plain data: what streams record and the queue encodes. Kernels are opaque numbers on this floor.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::{Arc, OnceLock};
@@ -75,6 +76,19 @@ pub(crate) struct Foreign {
     pub(crate) record: Record,
 }
 
+/// A dispatch of a program's own kernel, which sees a part of each place.
+pub(crate) struct Own {
+    pub(crate) pipeline: PipelineId,
+    /// What has to live until it is encoded: the kernel that the pipeline is made from.
+    pub(crate) kernel: Arc<dyn Any + Send + Sync>,
+    pub(crate) places: SmallVec<[PlaceId; 6]>,
+    /// Offset and size of the window in each place.
+    pub(crate) windows: SmallVec<[(u64, u64); 6]>,
+    pub(crate) params: SmallVec<[u8; 32]>,
+    pub(crate) grid: [u32; 3],
+    pub(crate) work: u64,
+}
+
 /// One recorded command.
 pub(crate) struct Command {
     /// The operation it belongs to, for errors and traces.
@@ -121,6 +135,7 @@ pub(crate) enum Op {
     /// Nothing: it waits for another device (`Timeline::hold`), and what comes after it waits with it.
     Hold,
     Foreign(Box<Foreign>),
+    Own(Box<Own>),
 }
 
 /// The commands of a stream that are not encoded yet, and their parameters, which are of very different length.
@@ -162,6 +177,7 @@ impl Op {
     pub(crate) fn load(&self) -> Load {
         match self {
             Op::Dispatch { pipeline, work, .. } => Load { kernel: Some((*pipeline, *work)), ..Load::default() },
+            Op::Own(own) => Load { kernel: Some((own.pipeline, own.work)), ..Load::default() },
             Op::Upload { size, .. } | Op::Download { size, .. } => Load { bytes: *size, ..Load::default() },
             Op::Move { to, .. } => Load { bytes: to.size, ..Load::default() },
             Op::Time { .. } => Load { times: 1, ..Load::default() },
@@ -179,6 +195,7 @@ impl Op {
             Op::Download { src, .. } => std::slice::from_ref(src),
             Op::Time { .. } | Op::Hold => &[],
             Op::Foreign(foreign) => &foreign.places,
+            Op::Own(own) => &own.places,
         }
     }
 }

@@ -159,6 +159,8 @@ pub struct Counters {
     pub staging_texture_bytes: u64,
     /// Pipelines compiled.
     pub pipelines: u64,
+    /// Those that are kept: all of linn's own kernels, and a program's until it drops them.
+    pub live_pipelines: u64,
     /// Query sets that hold the times of events with timing, in use or to be used again.
     pub timestamp_sets: u64,
     /// Times enqueued work failed: whatever was computed since the first may be wrong. Never less than before.

@@ -324,6 +324,11 @@ impl Device {
         self.shared().gpu.device.features().iter_names().map(|(name, _)| name.to_owned()).collect()
     }
 
+    /// True when kernels may use subgroup operations.
+    pub(crate) fn has_subgroups(&self) -> bool {
+        self.shared().gpu.device.features().contains(wgpu::Features::SUBGROUP)
+    }
+
     /// True when the device can tell the time, which events with timing need ([`crate::Event::with_timing`]).
     pub fn has_timestamps(&self) -> bool {
         self.shared().gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)

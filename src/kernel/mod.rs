@@ -1,16 +1,19 @@
 //! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]), its size ([`grid`]) and how its
-//! operands are bound ([`sharing`]).
+//! operands are bound ([`sharing`]). Kernels that a program brings along: [`KernelSource`].
 
 pub mod catalog;
 mod forms;
 pub mod grid;
+pub(crate) mod own;
 pub mod params;
 pub(crate) mod pipeline;
 pub mod sharing;
 pub mod source;
+pub(crate) mod wgsl;
 
 pub use catalog::{Class, Form, Inputs, Kernel, KernelId, Results, Role};
 pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, STRIDED, STRIDED_VEC4, TOTALS, VEC4};
 pub use params::Params;
 pub use sharing::Sharing;
 pub use source::ParamPath;
+pub use wgsl::{KernelArg, KernelSource};

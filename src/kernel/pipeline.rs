@@ -4,7 +4,7 @@
 //! number; the WGSL is composed then, so that what cannot be composed is an error of the call. Compiling waits for the queue.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,8 +14,10 @@ use crate::device::{Device, Gpu, ParamsVia};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ids::SegmentId;
+use crate::kernel::own::{OwnKernel, OwnKernels, OwnKey, Unused};
 use crate::kernel::sharing::Textures;
 use crate::kernel::source::{self, ENTRY_POINT, ParamPath};
+use crate::kernel::wgsl::{Allowed, KernelSource, check};
 use crate::kernel::{Class, KernelId, Sharing};
 
 /// What a pipeline is made from.
@@ -26,16 +28,19 @@ pub(crate) struct PipelineKey {
     sharing: Sharing,
 }
 
-/// A composed shader, ready to compile.
+/// A shader, ready to compile.
 #[derive(Clone)]
 pub(crate) struct Recipe {
     pub(crate) label: String,
     pub(crate) wgsl: String,
+    pub(crate) entry_point: String,
     pub(crate) bindings: usize,
     /// The bindings that are textures.
     pub(crate) textures: Textures,
     pub(crate) path: ParamPath,
     pub(crate) params_size: usize,
+    /// Workgroup memory is 0 at first, as WGSL promises. No kernel of the catalogue reads it before writing it.
+    pub(crate) clears_workgroup_memory: bool,
 }
 
 /// All pipelines that a device's launches have named.
@@ -47,14 +52,27 @@ pub(crate) struct Registry {
 #[derive(Default)]
 struct RegistryInner {
     ids: FxHashMap<PipelineKey, PipelineId>,
-    recipes: Vec<Recipe>,
+    own: OwnKernels,
+    /// By number. Numbers are not given again: what the queue has measured is kept by them, and one costs less than 100 bytes.
+    recipes: Vec<Shader>,
+    unused: Unused,
+}
+
+/// Where a pipeline's recipe stands.
+enum Shader {
+    Catalogue(Recipe),
+    Own(Weak<OwnKernel>),
 }
 
 impl Registry {
+    fn lock(&self) -> MutexGuard<'_, RegistryInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The number of the pipeline; composes its shader at first use.
     pub(crate) fn pipeline(&self, device: &Device, kernel: KernelId, dtype: DType, sharing: Sharing) -> Result<PipelineId> {
         let key = PipelineKey { kernel, dtype, sharing };
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
         if let Some(id) = inner.ids.get(&key) {
             return Ok(*id);
         }
@@ -63,14 +81,51 @@ impl Registry {
         let wgsl = source::compose(kernel, dtype, &sharing, path)?;
         let label = format!("linn.{}", kernel.name());
         let id = PipelineId(inner.recipes.len() as u32);
-        let (bindings, textures) = (sharing.bound().count(), sharing.texture_bindings());
-        inner.recipes.push(Recipe { label, wgsl, bindings, textures, path, params_size });
+        inner.recipes.push(Shader::Catalogue(Recipe {
+            label,
+            wgsl,
+            entry_point: ENTRY_POINT.to_owned(),
+            bindings: sharing.bound().count(),
+            textures: sharing.texture_bindings(),
+            path,
+            params_size,
+            clears_workgroup_memory: false,
+        }));
         inner.ids.insert(key, id);
         Ok(id)
     }
 
-    fn recipe(&self, id: PipelineId) -> Recipe {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).recipes[id.0 as usize].clone()
+    /// A program's own kernel; checks its WGSL at first use.
+    pub(crate) fn own(&self, source: &KernelSource<'_>, allowed: &Allowed<'_>) -> Result<Arc<OwnKernel>> {
+        let key = OwnKey::of(source);
+        if let Some(known) = self.lock().own.find(&key) {
+            return Ok(known);
+        }
+        // Without the lock: it takes a millisecond or more, and every launch looks up a pipeline.
+        let checked = check(source, allowed)?;
+        let mut inner = self.lock();
+        if let Some(known) = inner.own.find(&key) {
+            return Ok(known);
+        }
+        let kernel = Arc::new(OwnKernel::new(checked, PipelineId(inner.recipes.len() as u32), inner.unused.clone()));
+        inner.recipes.push(Shader::Own(Arc::downgrade(&kernel)));
+        let idle = inner.own.keep(key, kernel.clone());
+        drop(inner);
+        drop(idle);
+        Ok(kernel)
+    }
+
+    fn recipe(&self, id: PipelineId) -> Option<Recipe> {
+        match self.lock().recipes.get(id.0 as usize)? {
+            Shader::Catalogue(recipe) => Some(recipe.clone()),
+            Shader::Own(kernel) => kernel.upgrade().map(|kernel| kernel.recipe()),
+        }
+    }
+
+    /// Pipelines that no command names any more, since the last call.
+    fn take_unused(&self) -> Vec<PipelineId> {
+        let unused = self.lock().unused.clone();
+        unused.take()
     }
 }
 
@@ -105,6 +160,8 @@ pub(crate) struct Pipelines {
     /// Group 1: the parameters of one dispatch in a uniform buffer.
     uniform: wgpu::BindGroupLayout,
     pub(crate) compilations: u64,
+    /// Those that are kept.
+    pub(crate) live: u64,
 }
 
 /// Bytes of a uniform binding; parameters are never larger.
@@ -131,7 +188,7 @@ impl Pipelines {
         };
         let uniform =
             device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some("linn.params"), entries: &[entry] });
-        Pipelines { compiled: Vec::new(), layouts: FxHashMap::default(), uniform, compilations: 0 }
+        Pipelines { compiled: Vec::new(), layouts: FxHashMap::default(), uniform, compilations: 0, live: 0 }
     }
 
     /// True when it need not be compiled any more.
@@ -143,19 +200,27 @@ impl Pipelines {
     pub(crate) fn get(&mut self, gpu: &Gpu, registry: &Registry, id: PipelineId) -> Result<&Compiled, String> {
         let index = id.0 as usize;
         if self.compiled.get(index).is_none_or(Option::is_none) {
-            let recipe = registry.recipe(id);
+            let recipe = registry.recipe(id).ok_or("a kernel is gone")?;
             let compiled = gpu.attempt(&recipe.label, || self.compile(&gpu.device, &recipe))?;
             self.compilations += 1;
+            self.live += 1;
             self.compiled.resize_with(self.compiled.len().max(index + 1), || None);
             self.compiled[index] = Some(compiled);
         }
         self.compiled[index].as_ref().ok_or_else(|| "a pipeline is missing".to_owned())
     }
 
+    /// Drops the pipelines of kernels that nobody has any more.
+    pub(crate) fn drop_unused(&mut self, registry: &Registry) {
+        for id in registry.take_unused() {
+            let dropped = self.compiled.get_mut(id.0 as usize).and_then(Option::take);
+            self.live -= u64::from(dropped.is_some());
+        }
+    }
+
     fn compile(&mut self, device: &wgpu::Device, recipe: &Recipe) -> Compiled {
         let label = Some(recipe.label.as_str());
         let source = wgpu::ShaderSource::Wgsl(recipe.wgsl.as_str().into());
-        // Kernels guard their own indices and bound their own loops; the checks cost registers on real GPUs.
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor { label, source });
         let group0 = self.layout(device, recipe.bindings, recipe.textures).clone();
         let groups = [Some(&group0), Some(&self.uniform)];
@@ -169,10 +234,9 @@ impl Pipelines {
             label,
             layout: Some(&layout),
             module: &module,
-            entry_point: Some(ENTRY_POINT),
+            entry_point: Some(&recipe.entry_point),
             compilation_options: wgpu::PipelineCompilationOptions {
-                // No kernel reads workgroup memory before writing it.
-                zero_initialize_workgroup_memory: false,
+                zero_initialize_workgroup_memory: recipe.clears_workgroup_memory,
                 ..Default::default()
             },
             cache: None,

@@ -20,6 +20,7 @@ pub mod scatter;
 pub mod softmax;
 pub mod sort;
 pub mod unary;
+pub mod wgsl;
 
 use bytemuck::Pod;
 

@@ -1,5 +1,6 @@
 //! What the queue takes at a time: commands whose places are resolved, and what has to be done around them.
 
+use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub(super) struct Taken {
     pub(super) work: SmallVec<[(PipelineId, u64); 16]>,
     /// Who wants the times of the batch, in order.
     pub(super) stamps: Vec<Arc<Stamp>>,
+    /// What its pipelines are made from, where somebody could drop it.
+    kernels: Vec<Arc<dyn Any + Send + Sync>>,
     /// The operation of each of the commands, for errors.
     labels: Vec<&'static str>,
 }
@@ -63,15 +66,25 @@ impl Taken {
         let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
         match op {
             Op::Dispatch { pipeline, places, params, grid, work } => {
-                match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
-                    Some((_, sum)) => *sum += work,
-                    None => self.work.push((pipeline, work)),
-                }
+                self.count_work(pipeline, work);
                 let ranges = places.iter().map(|place| range(core, *place)).collect();
                 places.iter().for_each(|place| core.places.release(*place));
                 core.reports.encoded += u64::from(places.contains(&PlaceId::STATUS));
                 let params = self.params.len() - usize::from(params)..self.params.len();
                 self.commands.push(Resolved::Dispatch { pipeline, ranges, params, grid });
+            }
+            Op::Own(own) => {
+                self.count_work(own.pipeline, own.work);
+                let window = |(place, (start, size)): (&PlaceId, &(u64, u64))| {
+                    range(core, *place).map(|(segment, offset, _)| (segment, offset + start, *size))
+                };
+                let ranges = own.places.iter().zip(&own.windows).map(window).collect();
+                own.places.iter().for_each(|place| core.places.release(*place));
+                let start = self.params.len();
+                self.params.extend_from_slice(&own.params);
+                let params = start..self.params.len();
+                self.commands.push(Resolved::Dispatch { pipeline: own.pipeline, ranges, params, grid: own.grid });
+                self.kernels.push(own.kernel);
             }
             Op::Upload { chunk, chunk_offset, dst, dst_offset, size } => {
                 if let (Some(buffer), Some((segment, offset, _))) = (self.chunk(core, chunk), range(core, dst)) {
@@ -116,6 +129,13 @@ impl Taken {
                 foreign.places.iter().for_each(|place| core.places.release(*place));
                 self.commands.push(Resolved::Foreign(Box::new(resolved)));
             }
+        }
+    }
+
+    fn count_work(&mut self, pipeline: PipelineId, work: u64) {
+        match self.work.iter_mut().find(|(known, _)| *known == pipeline) {
+            Some((_, sum)) => *sum += work,
+            None => self.work.push((pipeline, work)),
         }
     }
 

@@ -123,6 +123,7 @@ impl Encoder {
     ) -> Result<Encoded, String> {
         let device = &gpu.device;
         self.at = None;
+        self.pipelines.drop_unused(registry);
         let uniform = self.write_uniforms(gpu, registry, batch, all_params)?;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("linn") });
         if let Some(uniform) = &uniform {

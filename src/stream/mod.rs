@@ -15,6 +15,7 @@ pub mod interop;
 mod mail;
 mod open;
 mod origin;
+pub(crate) mod own;
 mod pinned;
 mod policy;
 mod queue;

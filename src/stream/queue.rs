@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::device::command::{PipelineId, Recording};
+use crate::device::command::{Op, PipelineId, Recording};
 use crate::device::core::{Core, become_queue_thread, on_a_queue_thread};
 use crate::device::driver::{self, BufferKind};
 use crate::device::load::Load;
@@ -261,7 +261,9 @@ impl Queue {
             recordings[stream.0 as usize].get(n).is_none_or(|command| {
                 let load = command.op.load();
                 let compiles = load.kernel.is_some_and(|(pipeline, _)| !pipelines.has(pipeline));
-                budget.admit(estimates, Load { compiles, ..load })
+                // A program's kernel that the driver may refuse costs nobody else's work.
+                let alone = load.alone || compiles && matches!(command.op, Op::Own(_));
+                budget.admit(estimates, Load { compiles, alone, ..load })
             })
         });
         let mut taken = Taken::default();
@@ -352,6 +354,7 @@ impl Queue {
     /// What the encoder has counted.
     fn count(&self, core: &mut Core) {
         core.counters.pipelines = self.encoder.pipelines.compilations;
+        core.counters.live_pipelines = self.encoder.pipelines.live;
         core.counters.staging_texture_bytes = self.encoder.stage.size();
         core.counters.bind_group_hits = self.encoder.bind_groups.hits;
         core.counters.bind_group_misses = self.encoder.bind_groups.misses;

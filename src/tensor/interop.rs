@@ -128,7 +128,7 @@ impl Tensor {
     }
 
     /// The bytes from the first element to the last, rounded to whole words.
-    fn part(&self, op: &'static str) -> Result<Part<'_>> {
+    pub(crate) fn part(&self, op: &'static str) -> Result<Part<'_>> {
         let (first, end) = (self.layout.offset(), self.layout.end());
         let memory = self.storage.memory().filter(|_| end > first && !self.is_empty());
         let memory = memory.ok_or_else(|| Error::argument(op, "a tensor without elements has no memory", "leave it out"))?;

@@ -12,6 +12,9 @@ mod info;
 #[path = "../../examples/03_memory.rs"]
 #[allow(dead_code)]
 mod memory;
+#[path = "../../examples/07_own_kernel.rs"]
+#[allow(dead_code)]
+mod own_kernel;
 #[path = "../../examples/05_render.rs"]
 #[allow(dead_code)]
 mod render;
@@ -75,6 +78,11 @@ fn example_05_render() {
 #[test]
 fn example_06_rules_in_numbers() {
     rules_in_numbers::run(true).unwrap();
+}
+
+#[test]
+fn example_07_own_kernel() {
+    own_kernel::run(true).unwrap();
 }
 
 #[test]

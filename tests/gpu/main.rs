@@ -43,6 +43,7 @@ mod ops_scatter;
 mod ops_softmax;
 mod ops_sort;
 mod out_of_memory;
+mod own_kernels;
 mod pinned;
 mod random_gradients;
 mod random_programs;

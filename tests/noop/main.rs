@@ -17,6 +17,7 @@ mod mem_pool;
 mod memory;
 mod observers;
 mod order_edges;
+mod own_kernels;
 mod pinned;
 #[path = "../support/reference.rs"]
 mod reference;
