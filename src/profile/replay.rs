@@ -15,7 +15,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::time::Instant;
+
+use web_time::Instant;
 
 use crate::ids::StreamId;
 use crate::memory::sim::{Lease, SimDevice};

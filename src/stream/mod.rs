@@ -438,8 +438,8 @@ fn enqueue_on(
 /// Commands were enqueued on a stream: wakes the queue; waits where far too much is recorded.
 #[track_caller]
 fn submit_some(device: &Device, core: std::sync::MutexGuard<'_, Core>, stream: StreamId) -> Result<()> {
-    // (At the bound, not above it: a recording's memory grows by doubling.)
-    let flooded = core.is_flooded(stream, MOST_RECORDED);
+    // (At the bound, not above it: a recording's memory grows by doubling. In browsers it may: nobody can wait there.)
+    let flooded = cfg!(not(target_arch = "wasm32")) && core.is_flooded(stream, MOST_RECORDED);
     let shared = device.shared();
     if core.naps && core.is_light() {
         // It looks by itself soon.

@@ -6,6 +6,8 @@ mod chance;
 mod data_loader;
 mod device;
 mod events;
+#[path = "../support/every_shader.rs"]
+mod every_shader;
 mod exit;
 mod extremes;
 mod field_reports;

@@ -3,61 +3,34 @@
 //! has a slow reference.
 
 use std::collections::HashSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use linn::DType;
 use linn::kernel::catalog::CATALOG;
 use linn::kernel::sharing::{MAX_BINDINGS, Sharing};
 use linn::kernel::source::{self, ENTRY_POINT, ParamPath};
-use linn::kernel::{Inputs, KernelId};
+use linn::kernel::{Class, KernelId};
+use naga::back::spv;
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ShaderStage, StorageAccess, TypeInner};
 
-use crate::reference;
+use crate::{every_shader, reference};
 
-const PATHS: [ParamPath; 2] = [ParamPath::Immediates, ParamPath::Uniform];
-
-/// Runs `check` over every (shader, element type, sharing, parameter path) and reports all failures by name.
+/// Runs `check` over every composed shader and reports all failures by name.
 fn for_each_shader(mut check: impl FnMut(KernelId, DType, &Sharing, ParamPath) -> Result<(), String>) {
     let mut failures = Vec::new();
     let mut checked = 0;
-    for id in KernelId::all() {
-        for dtype in id.row().dtypes.iter().filter(|dtype| id.exists_for(**dtype)) {
-            for sharing in sharings(id, *dtype) {
-                for path in PATHS {
-                    checked += 1;
-                    if let Err(error) = check(id, *dtype, &sharing, path) {
-                        failures.push(format!("{} of {dtype}, {path:?}, {sharing:?}: {error}", id.name()));
-                    }
-                }
-            }
+    for subject in every_shader::all() {
+        checked += 1;
+        if let Err(error) = check(subject.id, subject.dtype, &subject.sharing, subject.path) {
+            failures.push(format!("{}: {error}", subject.name()));
         }
     }
-    assert!(checked > 500, "only {checked} shaders were checked");
+    assert!(checked > 5000, "only {checked} shaders were checked");
     assert!(failures.is_empty(), "{} of {checked} failed:\n{}", failures.len(), failures.join("\n"));
-}
-
-/// Nothing shared, every pair that can share, all operands that can share with the first in one block; and textures.
-fn sharings(id: KernelId, dtype: DType) -> Vec<Sharing> {
-    let len = id.form().bindings.len();
-    let textures = id.form().texture_inputs(dtype);
-    let apart: Vec<usize> = (0..len).collect();
-    let mut out = Vec::new();
-    if textures != 0 {
-        out.extend([Sharing::of(&apart, textures), Sharing::of(&vec![0; len], textures)]);
-    }
-    if id.form().inputs == Inputs::Texture {
-        return out;
-    }
-    let fits = |sharing: &Sharing| sharing.fits(id.row(), id.form());
-    let block_of = |i: usize, j: usize| Sharing::of(&(0..len).map(|k| if k == j { i } else { k }).collect::<Vec<_>>(), 0);
-    out.push(Sharing::of(&apart, 0));
-    for j in 1..len {
-        out.extend((0..j).map(|i| block_of(i, j)));
-    }
-    let with_first: Vec<usize> = (0..len).map(|j| if j > 0 && fits(&block_of(0, j)) { 0 } else { j }).collect();
-    out.push(Sharing::of(&with_first, 0));
-    out.retain(fits);
-    out
 }
 
 fn parse(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -> Result<(Module, ModuleInfo), String> {
@@ -148,16 +121,15 @@ fn every_shader_translates_for_every_backend() {
     for_each_shader(|id, dtype, sharing, path| {
         let (module, info) = parse(id, dtype, sharing, path)?;
         let entry = || (ShaderStage::Compute, ENTRY_POINT.to_owned());
-        naga::back::spv::write_vec(&module, &info, &naga::back::spv::Options::default(), None)
-            .map_err(|error| format!("SPIR-V: {error}"))?;
+        spirv(&module, &info, (1, 3))?;
         let msl = naga::back::msl::PipelineOptions { entry_point: Some(entry()), ..Default::default() };
         naga::back::msl::write_string(&module, &info, &naga::back::msl::Options::default(), &msl)
             .map_err(|error| format!("MSL: {error}"))?;
-        // DX12 and GL pass immediates their own way; wgpu's layouts decide it, so only the uniform path is checked there.
-        if path == ParamPath::Immediates {
-            return Ok(());
-        }
-        let hlsl_options = naga::back::hlsl::Options { shader_model: naga::back::hlsl::ShaderModel::V6_0, ..Default::default() };
+        let hlsl_options = naga::back::hlsl::Options {
+            shader_model: naga::back::hlsl::ShaderModel::V6_0,
+            immediates_target: Some(naga::back::hlsl::BindTarget::default()),
+            ..Default::default()
+        };
         let hlsl = naga::back::hlsl::PipelineOptions { entry_point: Some(entry()) };
         naga::back::hlsl::Writer::new(&mut String::new(), &hlsl_options, &hlsl)
             .write(&module, &info, None)
@@ -172,6 +144,74 @@ fn every_shader_translates_for_every_backend() {
             .and_then(|mut writer| writer.write().map(|_| ()))
             .map_err(|error| format!("GLSL: {error}"))
     });
+}
+
+/// As wgpu writes it for Vulkan, which asks for no zeros in workgroup memory where linn does not.
+fn spirv(module: &Module, info: &ModuleInfo, version: (u8, u8)) -> Result<Vec<u32>, String> {
+    let options = spv::Options {
+        lang_version: version,
+        flags: spv::WriterFlags::LABEL_VARYINGS | spv::WriterFlags::FORCE_POINT_SIZE,
+        bounds_check_policies: BoundsCheckPolicies {
+            index: BoundsCheckPolicy::Restrict,
+            buffer: BoundsCheckPolicy::Restrict,
+            image_load: BoundsCheckPolicy::Restrict,
+            binding_array: BoundsCheckPolicy::Unchecked,
+        },
+        zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+        ..Default::default()
+    };
+    spv::write_vec(module, info, &options, None).map_err(|error| format!("SPIR-V {version:?}: {error}"))
+}
+
+/// The oldest and the newest Vulkan that wgpu writes for; subgroups exist from 1.1 on.
+#[test]
+#[ignore = "needs spirv-val (Debian and Ubuntu: spirv-tools)"]
+fn spirv_val_accepts_every_shader() {
+    let texts = every_shader::texts();
+    let next = AtomicUsize::new(0);
+    let check = || {
+        let (mut failures, mut checked) = (Vec::new(), 0);
+        while let Some((subject, _)) = texts.get(next.fetch_add(1, Relaxed)) {
+            let oldest = match subject.id.form().class {
+                Class::Subgroup => ((1, 3), "vulkan1.1"),
+                _ => ((1, 0), "vulkan1.0"),
+            };
+            for (version, environment) in [oldest, ((1, 6), "vulkan1.3")] {
+                let accepted = parse(subject.id, subject.dtype, &subject.sharing, subject.path)
+                    .and_then(|(module, info)| spirv(&module, &info, version))
+                    .and_then(|words| spirv_val(environment, &words));
+                failures.extend(accepted.err().map(|words| format!("{} for {environment}: {words}", subject.name())));
+                checked += 1;
+            }
+        }
+        (failures, checked)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let answers: Vec<(Vec<String>, usize)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(check)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let failures: Vec<String> = answers.iter().flat_map(|(failures, _)| failures).cloned().collect();
+    let checked: usize = answers.iter().map(|(_, checked)| checked).sum();
+    assert!(failures.is_empty(), "{} of {checked} refused:\n{}", failures.len(), failures.join("\n"));
+    assert_eq!(checked, 2 * texts.len());
+    println!("{checked} modules of {} shaders", texts.len());
+}
+
+fn spirv_val(environment: &str, words: &[u32]) -> Result<(), String> {
+    let mut child = Command::new("spirv-val")
+        .args(["--target-env", environment, "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("spirv-val: {error}\nhelp: install it (Debian and Ubuntu: spirv-tools)"))?;
+    let mut input = child.stdin.take().ok_or("no pipe")?;
+    input.write_all(bytemuck::cast_slice(words)).map_err(|error| error.to_string())?;
+    drop(input);
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(said) }
 }
 
 #[test]
