@@ -75,6 +75,9 @@ pub(crate) struct Foreign {
     pub(crate) record: Record,
 }
 
+/// Offset and size in bytes of what is bound of each place, where that is not all of it.
+pub(crate) type Windows = Option<Box<SmallVec<[(u64, u64); 4]>>>;
+
 /// One recorded command.
 pub(crate) struct Command {
     /// The operation it belongs to, for errors and traces.
@@ -89,6 +92,7 @@ pub(crate) enum Op {
     Dispatch {
         pipeline: PipelineId,
         places: SmallVec<[PlaceId; 6]>,
+        windows: Windows,
         /// Bytes of parameters, which stand in the recording.
         params: u16,
         grid: [u32; 3],
@@ -201,6 +205,7 @@ mod tests {
             op: Op::Dispatch {
                 pipeline: PipelineId(len as u32),
                 places: SmallVec::new(),
+                windows: None,
                 params: len as u16,
                 grid: [1; 3],
                 work: 1,
