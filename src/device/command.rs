@@ -75,8 +75,8 @@ pub(crate) struct Foreign {
     pub(crate) record: Record,
 }
 
-/// Offset and size in bytes of what is bound of each place, where that is not all of it.
-pub(crate) type Windows = Option<Box<SmallVec<[(u64, u64); 4]>>>;
+/// Offset and size in bytes of what is bound of each place.
+pub(crate) type Windows = SmallVec<[(u64, u64); 4]>;
 
 /// One recorded command.
 pub(crate) struct Command {
@@ -92,7 +92,8 @@ pub(crate) enum Op {
     Dispatch {
         pipeline: PipelineId,
         places: SmallVec<[PlaceId; 6]>,
-        windows: Windows,
+        /// Where not all of every place is bound.
+        windows: Option<Box<Windows>>,
         /// Bytes of parameters, which stand in the recording.
         params: u16,
         grid: [u32; 3],

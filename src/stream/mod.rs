@@ -37,7 +37,7 @@ pub(crate) use pinned::{read_into, upload_from};
 pub use read::ReadFuture;
 pub(crate) use read::read;
 
-use crate::device::command::{Command, MAX_PARAMS, Op};
+use crate::device::command::{Command, MAX_PARAMS, Op, Windows};
 use crate::device::core::{Core, MOST_RECORDED, StagingBuffer, may_wait};
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
@@ -345,7 +345,7 @@ pub(crate) fn launch(
 }
 
 /// What is bound of each operand, where not all of every one is; an error where that is more than `limit` bytes.
-fn windows(op: &'static str, operands: &[Operand<'_>], limit: u64) -> Result<Option<SmallVec<[(u64, u64); 4]>>> {
+fn windows(op: &'static str, operands: &[Operand<'_>], limit: u64) -> Result<Option<Windows>> {
     if operands.iter().all(|operand| operand.window.is_none() && operand.memory.block_size() <= limit) {
         return Ok(None);
     }
