@@ -63,13 +63,7 @@ pub struct Layout {
 impl Layout {
     /// Row-major layout of `shape` from the start of a storage.
     pub fn contiguous(op: &'static str, shape: &[usize]) -> Result<Layout> {
-        let dims = Dims::from_slice(shape).ok_or_else(|| {
-            Error::shape(
-                op,
-                format!("shape {shape:?} has {} dimensions", shape.len()),
-                format!("use at most {MAX_RANK} dimensions"),
-            )
-        })?;
+        let dims = dims(op, shape)?;
         let strides = row_major(&dims).ok_or_else(|| too_large(op, shape))?;
         Ok(Layout { shape: dims, strides, offset: 0 })
     }
@@ -263,7 +257,7 @@ impl Layout {
                 "align the shapes at their last dimension; each length must be equal or 1",
             )
         };
-        let target = Dims::from_slice(shape).ok_or_else(refuse)?;
+        let target = dims(op, shape)?;
         let added = shape.len().checked_sub(self.rank()).ok_or_else(refuse)?;
         let mut strides = Dims::filled(shape.len(), 0);
         for i in 0..self.rank() {
@@ -394,6 +388,14 @@ pub fn broadcast_shapes(op: &'static str, a: &[usize], b: &[usize]) -> Result<Di
         };
     }
     Ok(out)
+}
+
+/// The lengths of a shape, where it has no more dimensions than there may be.
+fn dims(op: &'static str, shape: &[usize]) -> Result<Dims> {
+    Dims::from_slice(shape).ok_or_else(|| {
+        let fact = format!("shape {shape:?} has {} dimensions", shape.len());
+        Error::shape(op, fact, format!("use at most {MAX_RANK} dimensions"))
+    })
 }
 
 /// Dimension `dim` of `rank`, counted from the back where it is negative. As in PyTorch, a 0-d tensor takes 0 and -1.

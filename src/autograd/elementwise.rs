@@ -4,7 +4,7 @@
 use super::graph::{Backward, Grads};
 use super::record::{record, record_unary};
 use super::rules;
-use crate::dtype::{DType, Scalar};
+use crate::dtype::{DType, Scalar, result_type};
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::ops::unary::Approximate;
@@ -210,10 +210,10 @@ impl Tensor {
             return self.round();
         }
         let scale = 10f64.powi(decimals.abs());
-        match decimals > 0 {
-            true => self.mul_scalar(scale)?.round()?.mul_scalar(1.0 / scale),
-            false => self.mul_scalar(1.0 / scale)?.round()?.mul_scalar(scale),
-        }
+        rounded_once("round", [self], |[x]| match decimals > 0 {
+            true => x.mul_scalar(scale)?.round()?.mul_scalar(1.0 / scale),
+            false => x.mul_scalar(1.0 / scale)?.round()?.mul_scalar(scale),
+        })
     }
 
     /// Radians of degrees.
@@ -254,37 +254,42 @@ impl Tensor {
     /// self + weight (end - self); broadcast.
     #[track_caller]
     pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        self.add(&end.sub(self)?.mul(weight)?)
+        rounded_once("lerp", [self, end, weight], |[x, end, weight]| x.add(&end.sub(x)?.mul(weight)?))
     }
 
     /// self + value a b; broadcast.
     #[track_caller]
     pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        self.add(&a.mul(b)?.mul_scalar(value)?)
+        let value = value.into();
+        rounded_once("addcmul", [self, a, b], |[x, a, b]| x.add(&a.mul(b)?.mul_scalar(value)?))
     }
 
     /// self + value a / b; broadcast.
     #[track_caller]
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        self.add(&a.div(b)?.mul_scalar(value)?)
+        let value = value.into();
+        rounded_once("addcdiv", [self, a, b], |[x, a, b]| x.add(&a.div(b)?.mul_scalar(value)?))
     }
 
     /// self + alpha other; broadcast.
     #[track_caller]
     pub fn add_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.add(&other.mul_scalar(alpha)?)
+        let alpha = alpha.into();
+        rounded_once("add", [self, other], |[x, other]| x.add(&other.mul_scalar(alpha)?))
     }
 
     /// self - alpha other; broadcast.
     #[track_caller]
     pub fn sub_scaled(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.sub(&other.mul_scalar(alpha)?)
+        let alpha = alpha.into();
+        rounded_once("sub", [self, other], |[x, other]| x.sub(&other.mul_scalar(alpha)?))
     }
 
     /// other - alpha self; broadcast.
     #[track_caller]
     pub fn rsub(&self, other: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        other.sub(&self.mul_scalar(alpha)?)
+        let alpha = alpha.into();
+        rounded_once("rsub", [self, other], |[x, other]| other.sub(&x.mul_scalar(alpha)?))
     }
 
     /// min(max(self, low), high) with tensors as bounds, broadcast; `None` is no bound, but one there must be.
@@ -344,7 +349,7 @@ impl Tensor {
     /// Scaled exponential linear unit, with the constants of Klambauer et al., 2017.
     #[track_caller]
     pub fn selu(&self) -> Result<Tensor> {
-        self.elu_of(1.673_263_242_354_377_2, 1.0)?.mul_scalar(1.050_700_987_355_480_5)
+        rounded_once("selu", [self], |[x]| x.elu_of(1.673_263_242_354_377_2, 1.0)?.mul_scalar(1.050_700_987_355_480_5))
     }
 
     #[track_caller]
@@ -421,13 +426,13 @@ impl Tensor {
     /// x sigmoid(x).
     #[track_caller]
     pub fn silu(&self) -> Result<Tensor> {
-        self.mul(&self.sigmoid()?)
+        rounded_once("silu", [self], |[x]| x.mul(&x.sigmoid()?))
     }
 
     /// x tanh(log(1 + e^x)).
     #[track_caller]
     pub fn mish(&self) -> Result<Tensor> {
-        self.mul(&self.softplus(1.0, 20.0)?.tanh()?)
+        rounded_once("mish", [self], |[x]| x.mul(&x.softplus(1.0, 20.0)?.tanh()?))
     }
 
     /// min(max(x, 0), 6).
@@ -453,25 +458,25 @@ impl Tensor {
     /// relu6(x + 3) / 6.
     #[track_caller]
     pub fn hardsigmoid(&self) -> Result<Tensor> {
-        self.add_scalar(3.0)?.relu6()?.mul_scalar(1.0 / 6.0)
+        rounded_once("hardsigmoid", [self], |[x]| x.add_scalar(3.0)?.relu6()?.mul_scalar(1.0 / 6.0))
     }
 
     /// x relu6(x + 3) / 6.
     #[track_caller]
     pub fn hardswish(&self) -> Result<Tensor> {
-        self.mul(&self.hardsigmoid()?)
+        rounded_once("hardswish", [self], |[x]| x.mul(&x.hardsigmoid()?))
     }
 
     /// x / (1 + |x|).
     #[track_caller]
     pub fn softsign(&self) -> Result<Tensor> {
-        self.div(&self.abs()?.add_scalar(1.0)?)
+        rounded_once("softsign", [self], |[x]| x.div(&x.abs()?.add_scalar(1.0)?))
     }
 
     /// x - tanh(x).
     #[track_caller]
     pub fn tanhshrink(&self) -> Result<Tensor> {
-        self.sub(&self.tanh()?)
+        rounded_once("tanhshrink", [self], |[x]| x.sub(&x.tanh()?))
     }
 
     /// [`Tensor::gelu`], exact or with tanh in place of erf: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
@@ -480,7 +485,24 @@ impl Tensor {
         if approximate == Approximate::None {
             return self.gelu();
         }
-        let inner = self.add(&self.pow_scalar(3)?.mul_scalar(0.044715)?)?.mul_scalar((2.0 / std::f64::consts::PI).sqrt())?;
-        self.mul(&inner.tanh()?.add_scalar(1.0)?)?.mul_scalar(0.5)
+        rounded_once("gelu", [self], |[x]| {
+            let inner = x.add(&x.pow_scalar(3)?.mul_scalar(0.044715)?)?.mul_scalar((2.0 / std::f64::consts::PI).sqrt())?;
+            x.mul(&inner.tanh()?.add_scalar(1.0)?)?.mul_scalar(0.5)
+        })
     }
+}
+
+/// `of`, which is put together from several operations, in f32 where its result is of halves.
+#[track_caller]
+fn rounded_once<const N: usize>(
+    op: &'static str,
+    operands: [&Tensor; N],
+    of: impl Fn([&Tensor; N]) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let half = match result_type(op, operands.map(ops::elementwise::operand))? {
+        half @ (DType::F16 | DType::BF16) => half,
+        _ => return of(operands),
+    };
+    let wide = operands.iter().map(|x| x.to_dtype(DType::F32)).collect::<Result<Vec<_>>>()?;
+    of(std::array::from_fn(|i| &wide[i]))?.to_dtype(half)
 }

@@ -138,6 +138,12 @@ impl<I: Into<Index> + Clone> Indices for &[I] {
     }
 }
 
+impl<I: Into<Index> + Clone, const N: usize> Indices for &[I; N] {
+    fn list(self) -> Vec<Index> {
+        self.as_slice().list()
+    }
+}
+
 impl<I: Into<Index>, const N: usize> Indices for [I; N] {
     fn list(self) -> Vec<Index> {
         self.into_iter().map(Into::into).collect()

@@ -271,23 +271,35 @@ impl Tensor {
     /// waits for the device.
     #[track_caller]
     pub fn embedding(&self, ids: &Tensor) -> Result<Tensor> {
-        let out = ops::index::embedding(self, ids)?;
+        self.rows("embedding", ids)
+    }
+
+    /// [`Tensor::embedding`] for the operation `op`.
+    #[track_caller]
+    pub(super) fn rows(&self, op: &'static str, ids: &Tensor) -> Result<Tensor> {
+        let out = ops::index::rows(op, self, ids)?;
         let rows = self.shape().first().copied().unwrap_or(0);
-        record_unary("embedding", self, &[ids], out, move |b| rules::index::embedding(b.saved(0), b.grad(), rows))
+        record_unary(op, self, &[ids], out, move |b| rules::index::embedding(b.saved(0), b.grad(), rows))
     }
 
     /// `out[i][j]` = `x[i][index[i][j]]` for `dim` 1, and so on (index i32); what has 0 dimensions counts as a vector of one.
     #[track_caller]
     pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
+        self.elements("gather", dim, index)
+    }
+
+    /// [`Tensor::gather`] for the operation `op`.
+    #[track_caller]
+    pub(super) fn elements(&self, op: &'static str, dim: isize, index: &Tensor) -> Result<Tensor> {
         match (self.rank(), index.rank()) {
-            (0, 0 | 1) => return self.unsqueeze(0)?.gather(dim, index),
-            (1, 0) => return self.gather(dim, &index.unsqueeze(0)?)?.squeeze(0),
+            (0, 0 | 1) => return self.unsqueeze(0)?.elements(op, dim, index),
+            (1, 0) => return self.elements(op, dim, &index.unsqueeze(0)?)?.squeeze(0),
             _ => {}
         }
         let layout = self.layout;
-        let out = ops::index::gather(self, dim, index)?;
+        let out = ops::index::elements(op, self, dim, index)?;
         let rule = move |b: &super::graph::Backward<'_>| rules::index::gather(b.saved(0), b.grad(), dim, layout.shape());
-        record_unary("gather", self, &[index], out, rule)
+        record_unary(op, self, &[index], out, rule)
     }
 
     /// softmax(q k^T / sqrt(D)) v with this tensor as q `[B,H,T,D]`; k and v `[B,H,S,D]`.
@@ -371,7 +383,8 @@ pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
         return Err(Error::argument("stack", "there are no tensors", "pass at least one tensor"));
     }
     let dim = resolve_dim("stack", dim, shape.len() + 1)? as isize;
-    let parts = tensors.iter().map(|tensor| tensor.unsqueeze(dim)).collect::<Result<Vec<_>>>()?;
+    let parts =
+        tensors.iter().map(|tensor| tensor.unsqueeze(dim).map_err(|error| error.of("stack"))).collect::<Result<Vec<_>>>()?;
     cat(&parts.iter().collect::<Vec<_>>(), dim)
 }
 

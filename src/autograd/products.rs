@@ -3,6 +3,7 @@
 use super::views::signed;
 use crate::dtype::Scalar;
 use crate::error::{Error, Result};
+use crate::layout::MAX_RANK;
 use crate::tensor::Tensor;
 
 /// Products whose operands have fixed numbers of dimensions.
@@ -113,6 +114,15 @@ impl Tensor {
     pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
         let rank = self.rank().max(other.rank());
         let len = |x: &Tensor, dim: usize| (dim + x.rank()).checked_sub(rank).map_or(1, |dim| x.shape()[dim]);
+        if 2 * rank > MAX_RANK {
+            // Two dimensions for each would be more than a tensor has.
+            let lens: Vec<usize> = (0..rank).map(|dim| len(self, dim)).collect();
+            let mut own = self.reshape(&signed(&lens))?;
+            for dim in 0..rank {
+                own = own.repeat_interleave(len(other, dim), dim as isize)?;
+            }
+            return own.mul(&other.repeat(&lens)?).map_err(|error| error.of("kron"));
+        }
         let own: Vec<usize> = (0..rank).flat_map(|dim| [len(self, dim), 1]).collect();
         let others: Vec<usize> = (0..rank).flat_map(|dim| [1, len(other, dim)]).collect();
         let shape: Vec<usize> = (0..rank).map(|dim| len(self, dim) * len(other, dim)).collect();

@@ -6,7 +6,7 @@ use super::views::signed;
 use crate::device::Device;
 use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
-use crate::layout::resolve_dim;
+use crate::layout::{MAX_RANK, resolve_dim};
 use crate::ops;
 use crate::tensor::Tensor;
 
@@ -31,22 +31,27 @@ impl Tensor {
     /// call that waits for the device.
     #[track_caller]
     pub fn index_select(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
-        const OP: &str = "index_select";
+        self.entries("index_select", dim, index)
+    }
+
+    /// [`Tensor::index_select`] for the operation `op`.
+    #[track_caller]
+    fn entries(&self, op: &'static str, dim: isize, index: &Tensor) -> Result<Tensor> {
         if index.rank() > 1 {
-            return Err(Error::shape(OP, format!("an index of shape {:?}", index.shape()), "pass an index of one dimension"));
+            return Err(Error::shape(op, format!("an index of shape {:?}", index.shape()), "pass an index of one dimension"));
         }
         let index = if index.rank() == 0 { index.unsqueeze(0)? } else { index.clone() };
         if self.rank() == 0 {
-            return self.unsqueeze(0)?.index_select(0, &index)?.squeeze(0);
+            return self.unsqueeze(0)?.entries(op, 0, &index)?.squeeze(0);
         }
-        let dim = resolve_dim(OP, dim, self.rank())?;
+        let dim = resolve_dim(op, dim, self.rank())?;
         // Rows of a table: the dimension first, all others as one.
         let moved = self.movedim(&[dim as isize], &[0])?;
         let width = moved.shape()[1..].iter().product::<usize>();
         let rows = moved.reshape(&[moved.shape()[0] as isize, width as isize])?;
         let mut shape = signed(moved.shape());
         shape[0] = index.len() as isize;
-        rows.embedding(&index)?.reshape(&shape)?.movedim(&[0], &[dim as isize])
+        rows.rows(op, &index)?.reshape(&shape)?.movedim(&[0], &[dim as isize])
     }
 
     /// [`Tensor::index_select`] with positions that the host knows.
@@ -171,9 +176,9 @@ impl Tensor {
             shape.push((count * lens(i)) as isize);
         }
         // Two dimensions for each would be more than a tensor has: one after the other.
-        if wide.len() > crate::layout::MAX_RANK {
+        if wide.len() > MAX_RANK {
             let start: Vec<isize> = (0..counts.len()).map(|i| lens(i) as isize).collect();
-            let mut out = self.reshape(&start)?;
+            let mut out = self.reshape(&start).map_err(|error| error.of("repeat"))?;
             for (dim, count) in counts.iter().enumerate() {
                 let copies: Vec<&Tensor> = (0..*count).map(|_| &out).collect();
                 out = match copies.is_empty() {
@@ -203,11 +208,12 @@ impl Tensor {
             let fact = format!("count {count} for a tensor of shape {:?}", self.shape());
             return Err(Error::argument("repeat_interleave", fact, format!("pass a count of at most {MOST}")));
         }
-        let mut wide = signed(self.shape());
-        let mut shape = wide.clone();
+        let mut shape = signed(self.shape());
         shape[at] *= count as isize;
-        wide.insert(at + 1, count as isize);
-        self.unsqueeze(at as isize + 1)?.expand(&wide)?.positive()?.reshape(&shape)
+        let len = |dims: &[usize]| dims.iter().product::<usize>() as isize;
+        // What stands before and behind as one dimension each: there is room for another, however many there are.
+        let (outer, inner) = (len(&self.shape()[..=at]), len(&self.shape()[at + 1..]));
+        self.reshape(&[outer, 1, inner])?.expand(&[outer, count as isize, inner])?.positive()?.reshape(&shape)
     }
 
     /// The elements at `index` (i32, any shape) of this tensor as if of one dimension; negative ones count from the back.
@@ -216,7 +222,7 @@ impl Tensor {
         let shape = signed(index.shape());
         let flat = self.reshape(&[self.len() as isize])?;
         let index = from_front(index, self.len())?;
-        flat.index_select(0, &index.reshape(&[index.len() as isize])?)?.reshape(&shape)
+        flat.entries("take", 0, &index.reshape(&[index.len() as isize])?)?.reshape(&shape)
     }
 
     /// [`Tensor::gather`] with tensors that are broadcast to each other in all dimensions but `dim`; negative indices count from the
@@ -238,7 +244,11 @@ impl Tensor {
             of_self.push(if i == at { *a as isize } else { both });
             of_index.push(if i == at { *b as isize } else { both });
         }
-        self.expand(&of_self)?.gather(dim, &from_front(&index.expand(&of_index)?, self.shape().get(at).copied().unwrap_or(1))?)
+        self.expand(&of_self)?.elements(
+            OP,
+            dim,
+            &from_front(&index.expand(&of_index)?, self.shape().get(at).copied().unwrap_or(1))?,
+        )
     }
 
     /// Elements on and below diagonal `diagonal` of the last two dimensions, 0 elsewhere.
@@ -291,6 +301,10 @@ impl Tensor {
         if offset.unsigned_abs() > MOST {
             let fact = format!("offset {offset} for a tensor of shape {:?}", self.shape());
             return Err(Error::argument(OP, fact, format!("pass an offset of at most {MOST}")));
+        }
+        if self.rank() == MAX_RANK {
+            let fact = format!("shape {:?} has {MAX_RANK} dimensions already", self.shape());
+            return Err(Error::shape(OP, fact, format!("use at most {MAX_RANK} dimensions")));
         }
         let size = len + offset.unsigned_abs();
         // Row i has element i - (what lies above) in column i + offset.

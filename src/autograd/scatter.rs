@@ -72,23 +72,28 @@ impl Tensor {
         self.scatter(dim, index, &ops::copy::full(self.device(), index.shape(), value, self.dtype())?)
     }
 
-    /// This tensor with `src[i][j]` added at `[index[i][j]][j]` for `dim` 0, and so on, in the order of i (f32); shapes as for
-    /// [`Tensor::scatter`].
+    /// This tensor with `src[i][j]` added at `[index[i][j]][j]` for `dim` 0, and so on, in the order of i; shapes as for
+    /// [`Tensor::scatter`]. Halves are added in f32 and rounded once, whole numbers wrap.
     #[track_caller]
     pub fn scatter_add(&self, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         self.combine("scatter_add", dim, index, src, ops::scatter::scatter_add, rules::scatter::scatter_add)
     }
 
-    /// This tensor, where places that the index names hold what `reduce` makes of the elements that come to them (f32); places and
-    /// shapes as for [`Tensor::scatter`].
+    /// This tensor, where places that the index names hold what `reduce` makes of the elements that come to them; places and shapes as
+    /// for [`Tensor::scatter`], types as for [`Tensor::scatter_add`]. A mean of whole numbers is rounded down.
     #[track_caller]
     pub fn scatter_reduce(&self, dim: isize, index: &Tensor, src: &Tensor, reduce: ScatterReduce, own: Own) -> Result<Tensor> {
         const OP: &str = "scatter_reduce";
-        let start = match reduce {
-            ScatterReduce::Sum | ScatterReduce::Mean => 0.0,
-            ScatterReduce::Prod => 1.0,
-            ScatterReduce::Amax => f64::NEG_INFINITY,
-            ScatterReduce::Amin => f64::INFINITY,
+        let [least, most] = match self.dtype() {
+            DType::I32 => [i32::MIN.into(), i32::MAX.into()],
+            DType::U32 => [0.into(), u32::MAX.into()],
+            _ => [f64::NEG_INFINITY.into(), f64::INFINITY.into()],
+        };
+        let start: Scalar = match reduce {
+            ScatterReduce::Sum | ScatterReduce::Mean => 0.into(),
+            ScatterReduce::Prod => 1.into(),
+            ScatterReduce::Amax => least,
+            ScatterReduce::Amin => most,
         };
         let base = match own {
             Own::Included => self.clone(),
@@ -102,10 +107,14 @@ impl Tensor {
             ScatterReduce::Sum => base.scatter_add(dim, index, src).map_err(|error| error.of(OP)),
             ScatterReduce::Mean => {
                 let sum = base.scatter_add(dim, index, src).map_err(|error| error.of(OP))?;
-                let ones = ops::copy::full(self.device(), index.shape(), 1.0, self.dtype())?;
-                let counted = if own == Own::Included { 1.0 } else { 0.0 };
-                let count = self.full_like(counted)?.scatter_add(dim, index, &ones)?.clamp(1.0, f64::INFINITY)?;
-                sum.div(&count)
+                let of = |shape: &[usize], value: i32| ops::copy::full(self.device(), shape, value, DType::I32);
+                let counted = of(self.shape(), i32::from(own == Own::Included))?;
+                let count = counted.scatter_add(dim, index, &of(index.shape(), 1)?)?.clamp(1, i32::MAX)?;
+                match self.dtype().is_float() {
+                    // In f32, which holds counts that halves do not.
+                    true => sum.div(&count.to_dtype(DType::F32)?)?.to_dtype(self.dtype()),
+                    false => sum.div_floor(&count.to_dtype(self.dtype())?),
+                }
             }
             ScatterReduce::Prod => base.combine(OP, dim, index, src, ops::scatter::scatter_prod, rules::scatter::scatter_prod),
             ScatterReduce::Amax => base.combine(OP, dim, index, src, ops::scatter::scatter_amax, extreme),
@@ -137,7 +146,8 @@ impl Tensor {
         like(self, out)
     }
 
-    /// This tensor with entry `i` of `source` times `alpha` added to entry `index[i]` of `dim` (f32; index of 1 or 0 dimensions).
+    /// This tensor with entry `i` of `source` times `alpha` added to entry `index[i]` of `dim` (index of 1 or 0 dimensions); types
+    /// as for [`Tensor::scatter_add`].
     #[track_caller]
     pub fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
         const OP: &str = "index_add";

@@ -97,18 +97,13 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::gather`] of any type, 0-d tensors too.
+    /// [`Tensor::gather`], of 0-d tensors too.
     #[track_caller]
     pub(super) fn take_positions(&self, dim: isize, positions: &Tensor) -> Result<Tensor> {
         if self.rank() == 0 {
             return Ok(self.clone());
         }
-        let words = match self.dtype() {
-            DType::F16 | DType::BF16 => DType::F32,
-            DType::Bool => DType::I32,
-            other => other,
-        };
-        self.to_dtype(words)?.gather(dim, positions)?.to_dtype(self.dtype())
+        self.gather(dim, positions)
     }
 }
 

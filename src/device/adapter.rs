@@ -35,6 +35,9 @@ pub struct DeviceOptions {
     /// Open the adapter as one that cannot tell the time; for tests.
     #[doc(hidden)]
     pub without_timestamps: bool,
+    /// Open the adapter as one that lets a kernel see so many bytes of a buffer at most; for tests.
+    #[doc(hidden)]
+    pub max_storage_buffer_binding_size: Option<u64>,
 }
 
 /// How kernel parameters travel to the device.
@@ -257,6 +260,7 @@ fn memory_hints() -> wgpu::MemoryHints {
 async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo, options: &DeviceOptions) -> Result<Opened> {
     let features = adapter.features() & features(options);
     let mut required = adapter.limits();
+    lower_binding(&mut required, options);
     if !features.contains(wgpu::Features::IMMEDIATES) {
         required.max_immediate_size = 0;
     }
@@ -275,6 +279,11 @@ async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo, options: &Devic
     })?;
     let limits = plain_limits(&required, subgroup_size(&wgpu_info, features));
     Ok(Opened { device, queue, info, limits, foreign: None })
+}
+
+fn lower_binding(limits: &mut wgpu::Limits, options: &DeviceOptions) {
+    let known = limits.max_storage_buffer_binding_size;
+    limits.max_storage_buffer_binding_size = options.max_storage_buffer_binding_size.map_or(known, |most| most.min(known));
 }
 
 /// The size of subgroups where it is fixed and they can be used, else 0.
@@ -343,7 +352,8 @@ fn plain_limits(limits: &wgpu::Limits, subgroup_size: u32) -> Limits {
 /// A device without a driver: everything is recorded, tracked and copied, but kernels do nothing.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn open_noop(options: &DeviceOptions) -> Opened {
-    let required = wgpu::Limits { max_immediate_size: 128, ..wgpu::Limits::default() };
+    let mut required = wgpu::Limits { max_immediate_size: 128, ..wgpu::Limits::default() };
+    lower_binding(&mut required, options);
     let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         label: Some("linn noop"),
         required_features: features(options) - wgpu::Features::SUBGROUP,

@@ -88,6 +88,8 @@ pub(crate) struct Own {
     pub(crate) grid: [u32; 3],
     pub(crate) work: u64,
 }
+/// Offset and size in bytes of what is bound of each place.
+pub(crate) type Windows = SmallVec<[(u64, u64); 4]>;
 
 /// One recorded command.
 pub(crate) struct Command {
@@ -103,6 +105,8 @@ pub(crate) enum Op {
     Dispatch {
         pipeline: PipelineId,
         places: SmallVec<[PlaceId; 6]>,
+        /// Where not all of every place is bound.
+        windows: Option<Box<Windows>>,
         /// Bytes of parameters, which stand in the recording.
         params: u16,
         grid: [u32; 3],
@@ -218,6 +222,7 @@ mod tests {
             op: Op::Dispatch {
                 pipeline: PipelineId(len as u32),
                 places: SmallVec::new(),
+                windows: None,
                 params: len as u16,
                 grid: [1; 3],
                 work: 1,

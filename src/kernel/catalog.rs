@@ -158,11 +158,6 @@ impl KernelId {
         &self.row().forms[self.form as usize]
     }
 
-    /// 1 + the place of its row in the catalogue; 0 means "no kernel" in the status words.
-    pub fn number(self) -> u32 {
-        self.kernel as u32 + 1
-    }
-
     /// `gelu`, `gelu_strided`.
     pub fn name(self) -> String {
         match self.form().suffix {
@@ -551,6 +546,8 @@ kernels! {
     matmul {
         /// out = a b: matrices of any strides, in batches
         matmul F MATMUL;
+        /// matmul of whole numbers, which wrap
+        matmul_integer IU MATMUL_INTEGER;
     }
     softmax {
         /// exp(scale a) of each row, divided by its sum; optionally causally masked
@@ -578,23 +575,25 @@ kernels! {
         /// chains equal ids for embedding_backward
         embedding_links F EMBEDDING_LINKS;
         /// `out[ids[k], :]` += `dout[k, :]`, in the order of k
-        embedding_backward F EMBEDDING_BACKWARD;
+        embedding_backward WORDS EMBEDDING_BACKWARD;
         /// `out[o, k, i]` = `a[o, ids[o, k, i], i]`
         gather WORDS GATHER;
     }
     scatter {
         /// `out[o, ids[o, k, i], i]` += `dout[o, k, i]`, in the order of k
-        gather_backward F SCATTER_REDUCE = "a + b";
+        gather_backward WORDS SCATTER_REDUCE = "a + b";
         /// `out[o, ids[o, k, i], i]` *= `dout[o, k, i]`, in the order of k
-        scatter_prod F SCATTER_REDUCE = "a * b";
+        scatter_prod WORDS SCATTER_REDUCE = "a * b";
         /// `out[o, ids[o, k, i], i]` = the larger of it and `dout[o, k, i]`; NaN where one is NaN
         scatter_amax F SCATTER_REDUCE = "f_maximum(a, b)" with ["shared/float"];
+        /// scatter_amax of whole numbers
+        scatter_amax_integer IU SCATTER_REDUCE = "max(a, b)";
         /// `out[o, ids[o, k, i], i]` = the smaller of it and `dout[o, k, i]`; NaN where one is NaN
         scatter_amin F SCATTER_REDUCE = "f_minimum(a, b)" with ["shared/float"];
+        /// scatter_amin of whole numbers
+        scatter_amin_integer IU SCATTER_REDUCE = "min(a, b)";
         /// `out[o, ids[o, k, i], i]` = 1 + the largest such k
         scatter I SCATTER;
-        /// scatter, for sums
-        scatter_add I SCATTER;
     }
     sort {
         /// one step of a bitonic sort of positions by the elements that they name

@@ -231,16 +231,17 @@ const MATMUL_TILED: Form = Form {
     constants: &[("WG", 256), ("TM", 64), ("TN", 64), ("DEPTH", 16)],
     ..PLAIN
 };
+const MATMUL_REGISTERS: Form = Form {
+    suffix: "registers",
+    class: Class::Cpu,
+    body: "matmul/registers",
+    pieces: &["shared/index", "matmul/place", "matmul/pick"],
+    constants: &[("WG", 8), ("TM", 16), ("TN", 32)],
+    ..MATMUL_TILED
+};
 pub(super) const MATMUL: &[Form] = &[
     MATMUL_TILED,
-    Form {
-        suffix: "registers",
-        class: Class::Cpu,
-        body: "matmul/registers",
-        pieces: &["shared/index", "matmul/place", "matmul/pick"],
-        constants: &[("WG", 8), ("TM", 16), ("TN", 32)],
-        ..MATMUL_TILED
-    },
+    MATMUL_REGISTERS,
     Form {
         suffix: "subgroup",
         class: Class::Subgroup,
@@ -254,6 +255,8 @@ pub(super) const MATMUL: &[Form] = &[
     matmul_texture!("texture_tn", 0, 0),
     matmul_texture!("texture_tt", 0, 1),
 ];
+/// Of whole numbers: no barriers, so one form does for every device.
+pub(super) const MATMUL_INTEGER: &[Form] = &[Form { suffix: "", class: Class::Any, ..MATMUL_REGISTERS }];
 /// First of the four forms of `matmul` that read textures, for subgroups of 8: then + 2 where a is contiguous along its
 /// rows and not along k, and + 1 where b is contiguous along k and not along its columns.
 pub const MATMUL_TEXTURE: u8 = 3;
@@ -312,12 +315,28 @@ pub(super) const GATHER: &[Form] = &[Form {
     pieces: &["shared/index", "shared/status"],
     ..INDEX
 }];
-pub(super) const SCATTER_REDUCE: &[Form] = &[Form {
-    body: "index/scatter_reduce",
-    bindings: &[bind("dout", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::InOut, "elem")],
-    formula: FormulaKind::Combine,
-    ..INDEX
-}];
+pub(super) const SCATTER_REDUCE: &[Form] = &[
+    Form {
+        body: "index/scatter_reduce",
+        bindings: &[bind("dout", Role::In, "elem"), bind("ids", Role::In, "i32"), bind("out", Role::InOut, "elem")],
+        formula: FormulaKind::Combine,
+        ..INDEX
+    },
+    Form {
+        suffix: "runs",
+        body: "index/scatter_runs",
+        bindings: &[
+            bind("dout", Role::In, "elem"),
+            bind("ids", Role::In, "i32"),
+            bind("order", Role::In, "i32"),
+            bind("out", Role::InOut, "elem"),
+        ],
+        formula: FormulaKind::Combine,
+        ..INDEX
+    },
+];
+/// Form of the kernels that combine by index over positions that were sorted by their index.
+pub const RUNS: u8 = 1;
 pub(super) const SCATTER: &[Form] = &[Form {
     body: "index/last_position",
     bindings: &[bind("ids", Role::In, "i32"), bind("out", Role::InOut, "atomic<u32>"), STATUS],

@@ -4,6 +4,7 @@
 pub mod catalog;
 mod forms;
 pub mod grid;
+pub(crate) mod labels;
 pub(crate) mod own;
 pub mod params;
 pub(crate) mod pipeline;
@@ -12,7 +13,7 @@ pub mod source;
 pub(crate) mod wgsl;
 
 pub use catalog::{Class, Form, Inputs, Kernel, KernelId, Results, Role};
-pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, STRIDED, STRIDED_VEC4, TOTALS, VEC4};
+pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, RUNS, STRIDED, STRIDED_VEC4, TOTALS, VEC4};
 pub use params::Params;
 pub use sharing::Sharing;
 pub use source::ParamPath;

@@ -319,8 +319,8 @@ params! {
         dout_offset: u32,
         /// Where the result starts.
         out_offset: u32,
-        /// 0.
-        pad: u32,
+        /// Number of the operation, for the status words.
+        label: u32,
     }
 
     /// Cross entropy over rows of logits.
@@ -341,6 +341,14 @@ params! {
         out_offset: u32,
         /// Factor on the gradient: 1 / rows for the mean.
         scale: f32,
+        /// Number of the operation, for the status words.
+        label: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad2: u32,
+        /// 0.
+        pad3: u32,
     }
 
     /// Random fills.

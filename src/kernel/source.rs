@@ -49,10 +49,6 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
     }
     let mut out = String::with_capacity(8 << 10);
     aliases(&mut out, row, form, dtype);
-    // What a kernel that checks indices writes into the status words.
-    if form.bindings.iter().any(|binding| binding.name == "status") {
-        line(&mut out, format_args!("const KERNEL: u32 = {}u;", id.number()));
-    }
     for (name, value) in form.constants {
         line(&mut out, format_args!("const {name}: u32 = {value}u;"));
     }
@@ -360,6 +356,7 @@ pub const FILES: &[(&str, &str)] = files![
     "index/links"
     "index/scatter_reduce"
     "index/scatter_rows"
+    "index/scatter_runs"
     "index/select"
     "loss/cross_entropy"
     "loss/cross_entropy_backward"

@@ -9,6 +9,7 @@ use crate::layout::resolve_dim;
 use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index, map, run, scalar_bits};
 use crate::ops::{expect_same_device, launch};
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// The same values in row-major order: `x` itself where it is contiguous already, else a copy.
@@ -39,6 +40,18 @@ pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
         DType::Bool => Kernel::cast_bool,
     };
     map("to_dtype", kernel, x, [0; 2])
+}
+
+/// `of`, which moves elements and computes nothing, on elements that are words: halves as f32, bool as i32, and back.
+#[track_caller]
+pub(crate) fn through_words(x: &Tensor, of: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let words = match x.dtype() {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::Bool => DType::I32,
+        _ => return of(x),
+    };
+    let _origin = Origin::enter();
+    to_dtype(&of(&to_dtype(x, words)?)?, x.dtype())
 }
 
 /// dst = src (broadcast, cast), in place, through views; overlapping views are safe.

@@ -7,6 +7,7 @@ use crate::kernel::{CONTIGUOUS, Kernel, KernelId, PACKED, STRIDED, STRIDED_VEC4,
 use crate::layout::{Dims, Layout, MAX_RANK, collapse};
 use crate::memory::Category;
 use crate::ops;
+use crate::ops::windows::pieces;
 use crate::tensor::Tensor;
 
 /// Most dimensions of the strided forms.
@@ -31,7 +32,8 @@ pub(crate) fn run<const M: usize>(
     if out.is_empty() {
         return Ok(());
     }
-    if !owns_its_words(out) {
+    let too_large = operands.iter().any(|tensor| tensor.storage.is_too_large());
+    if !owns_its_words(out) && !too_large {
         return into_packed_view(op, kernel, dtype, operands, scalars);
     }
     let mut copies: [Option<Tensor>; M] = std::array::from_fn(|_| None);
@@ -41,6 +43,12 @@ pub(crate) fn run<const M: usize>(
         }
     }
     let operands: [&Tensor; M] = std::array::from_fn(|i| copies[i].as_ref().unwrap_or(operands[i]));
+    if too_large {
+        for piece in pieces(op, operands)? {
+            run::<M>(op, kernel, dtype, std::array::from_fn(|i| &piece[i]), scalars)?;
+        }
+        return Ok(());
+    }
     if operands.iter().all(|tensor| tensor.is_contiguous() && tensor.layout().offset().is_multiple_of(4)) {
         return contiguous(op, kernel, dtype, operands, scalars);
     }

@@ -2,8 +2,8 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
 use crate::kernel::params::Loss;
+use crate::kernel::{Kernel, labels};
 use crate::memory::Category;
 use crate::ops::binary::{mul, sub};
 use crate::ops::elementwise::{grid_for, index, per_invocation};
@@ -88,6 +88,7 @@ fn params(op: &'static str, logits: &Tensor, targets: &Tensor, n: usize, v: usiz
         n: index(op, v)?,
         a_offset: index(op, logits.layout().offset())?,
         targets_offset: index(op, targets.layout().offset())?,
+        label: labels::number(op),
         ..Loss::default()
     })
 }

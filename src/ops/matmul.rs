@@ -12,17 +12,37 @@ use crate::kernel::sharing::LARGEST_COPY;
 use crate::kernel::{Class, Kernel, KernelId, MATMUL_TEXTURE};
 use crate::layout::{Dims, Layout, broadcast_shapes};
 use crate::memory::Category;
-use crate::ops::elementwise::{grid_for, index};
+use crate::ops::elementwise::{check_dtype, grid_for, index};
 use crate::ops::{binary, copy, expect_dtype, expect_same_device, launch, reduce};
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
-/// a @ b by PyTorch's rules (1-D, 2-D, batched with broadcasting), any strides; f32.
+/// a @ b by PyTorch's rules (1-D, 2-D, batched with broadcasting), any strides; both of one type, which the result has.
 ///
 /// A vector on the left is a row, one on the right a column; the result has no dimension for it. Where K is 0 the result
-/// is zeros.
+/// is zeros. Products of halves are summed in f32 and rounded once; whole numbers wrap.
 #[track_caller]
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    const OP: &str = "matmul";
+    expect_dtype(OP, b, a.dtype())?;
+    in_f32(a, b, product)
+}
+
+const OP: &str = "matmul";
+
+/// `of` of the operands in f32 where they are halves, rounded to their type at the end.
+#[track_caller]
+fn in_f32(a: &Tensor, b: &Tensor, of: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    match a.dtype() {
+        half @ (DType::F16 | DType::BF16) => {
+            let _origin = Origin::enter();
+            copy::to_dtype(&of(&copy::to_dtype(a, DType::F32)?, &copy::to_dtype(b, DType::F32)?)?, half)
+        }
+        _ => of(a, b),
+    }
+}
+
+#[track_caller]
+fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.rank() == 0 || b.rank() == 0 {
         return Err(Error::shape(
             OP,
@@ -47,7 +67,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let batch = broadcast_shapes(OP, &a2.shape()[..a2.rank() - 2], &b2.shape()[..b2.rank() - 2])?;
     let with = |tail: [usize; 2]| batch.iter().copied().chain(tail).collect::<Vec<usize>>();
     let (a_view, b_view) = (a2.layout().broadcast_to(OP, &with([m, k]))?, b2.layout().broadcast_to(OP, &with([k, n]))?);
-    let out = Tensor::empty_as(OP, a.device(), &with([m, n]), DType::F32, Category::Temporary)?;
+    let out = Tensor::empty_as(OP, a.device(), &with([m, n]), a.dtype(), Category::Temporary)?;
     product_into(OP, &a2.with_layout(a_view), &b2.with_layout(b_view), &out)?;
     let mut layout = *out.layout();
     if b.rank() == 1 {
@@ -60,7 +80,7 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(out.with_layout(layout))
 }
 
-/// x @ weight^T + bias; x `[.., K]`, weight `[N, K]`, bias `[N]` -> `[.., N]`.
+/// x @ weight^T + bias; x `[.., K]`, weight `[N, K]`, bias `[N]` -> `[.., N]`, all of one type. Halves are rounded once, after the bias.
 #[track_caller]
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     const OP: &str = "linear";
@@ -76,25 +96,31 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
             "pass x [.., K], weight [N, K] and bias [N]",
         ));
     }
-    let y = matmul(x, &weight.with_layout(weight.layout().transpose(0, 1)))?;
-    match bias {
-        Some(bias) => binary::add(&y, bias),
-        None => Ok(y),
-    }
+    [Some(weight), bias].into_iter().flatten().try_for_each(|other| expect_dtype(OP, other, x.dtype()))?;
+    in_f32(x, weight, |x, weight| {
+        let y = product(x, &weight.with_layout(weight.layout().transpose(0, 1))).map_err(|error| error.of(OP))?;
+        match bias {
+            Some(bias) => binary::add(&y, &copy::to_dtype(bias, y.dtype())?),
+            None => Ok(y),
+        }
+    })
 }
 
 /// out = a b with batch dimensions of equal lengths, through views: the strides of all three are arbitrary.
 ///
-/// `out` must not share elements with an operand, nor name one of its elements twice.
+/// `out` must not share elements with an operand, nor name one of its elements twice. All three are f32, i32 or u32.
 #[track_caller]
 pub(crate) fn product_into(op: &'static str, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<()> {
     expect_same_device(op, &[a, b, out])?;
-    [a, b, out].into_iter().try_for_each(|x| expect_dtype(op, x, DType::F32))?;
+    // Which of the types there are kernels for, the kernel's row says.
+    [b, out].into_iter().try_for_each(|x| expect_dtype(op, x, a.dtype()))?;
+    let kernel = if a.dtype().is_float() { Kernel::matmul } else { Kernel::matmul_integer };
+    check_dtype(op, kernel, a.dtype())?;
     if out.is_empty() {
         return Ok(());
     }
     if matrix(a).1 == 0 {
-        return copy::fill_(out, 0.0);
+        return copy::fill_(out, 0);
     }
     let mut job = Job::new([a.layout(), b.layout(), out.layout()]);
     job.simplify();
@@ -187,7 +213,7 @@ fn run(op: &'static str, job: &Job, a: &Tensor, b: &Tensor, out: &Tensor) -> Res
     }
     // Every part of K has a result of its own, contiguous over (batch, M, N); they are added in order.
     let len = entries * job.m * job.n;
-    let empty = |len: usize| Tensor::empty_as(op, out.device(), &[len], DType::F32, Category::Temporary);
+    let empty = |len: usize| Tensor::empty_as(op, out.device(), &[len], out.dtype(), Category::Temporary);
     let parts = empty(plan.parts * len)?;
     let mut apart = job.clone();
     apart.offsets[2] = 0;
@@ -247,6 +273,9 @@ impl Plan {
 
 /// The texture forms where they exist and the strides let a texel hold four neighbours along some dimension.
 fn form(job: &Job, entries: usize, [a, b, out]: [&Tensor; 3]) -> KernelId {
+    if out.dtype() != DType::F32 {
+        return Kernel::matmul_integer.form(0);
+    }
     let class = out.device().class();
     let plain = Kernel::matmul.select(class);
     let fours = |n: usize| n.is_multiple_of(4);
@@ -297,7 +326,7 @@ fn dispatch(op: &'static str, job: &Job, plan: &Plan, part_stride: usize, operan
     };
     let workgroup = kernel.form().constant("WG") as usize;
     let work = Work::from(grid_for(op, kernel, groups * workgroup)?).with_steps(plan.part_len.min(job.k));
-    launch(op, kernel, DType::F32, &operands, &params, work)
+    launch(op, kernel, operands[2].dtype(), &operands, &params, work)
 }
 
 #[cfg(test)]

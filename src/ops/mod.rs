@@ -21,6 +21,7 @@ pub mod softmax;
 pub mod sort;
 pub mod unary;
 pub mod wgsl;
+mod windows;
 
 use bytemuck::Pod;
 
@@ -28,7 +29,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::KernelId;
 use crate::kernel::grid::Work;
-use crate::stream;
+use crate::stream::{self, Operand};
 use crate::tensor::Tensor;
 
 /// Refuses another element type than `want`.
@@ -65,11 +66,12 @@ pub(crate) fn launch<P: Pod>(
     let mut memory: smallvec::SmallVec<[_; 8]> = smallvec::SmallVec::new();
     let mut elements = 0;
     for tensor in operands {
-        memory.push(tensor.storage.memory().ok_or_else(empty)?);
+        memory.push(Operand { memory: tensor.storage.memory().ok_or_else(empty)?, window: tensor.storage.window() });
         elements += tensor.len();
     }
     let sizes = operands.iter().map(|tensor| (tensor.len(), tensor.storage.size()));
     let work = work.into().with_elements(elements);
     let textures = kernel.form().textures(first.device().class(), dtype, sizes);
     stream::launch(first.device(), kernel, dtype, &memory, textures, bytemuck::bytes_of(params), work)
+        .map_err(|error| error.of(op))
 }

@@ -6,9 +6,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::params::Norm;
 use crate::kernel::{Kernel, KernelId, VEC4};
+use crate::layout::Layout;
 use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index};
-use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce};
+use crate::ops::{binary, copy, expect_dtype, expect_same_device, launch, reduce, unary};
 use crate::tensor::Tensor;
 
 /// (y, mean, rstd): y = (x - mean) * rstd * weight + bias over the last dimension; mean and rstd `[R]`, for the backward pass.
@@ -30,6 +31,9 @@ pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, ep
         return Ok((out, mean, rstd));
     }
     let (kernel, unit) = form(Kernel::layer_norm, c, &[&x, &weight, &bias_or_weight]);
+    if c / unit > LONGEST_ROW {
+        return composed(&x, &weight, bias.map(|_| &bias_or_weight), eps);
+    }
     let params = Norm {
         has_bias: u32::from(bias.is_some()),
         a_offset: index(OP, x.layout().offset() / unit)?,
@@ -78,6 +82,12 @@ pub fn layer_norm_backward(
     let mut operands: SmallVec<[&Tensor; 7]> = [&x, &dy].into_iter().chain(&sum).chain([&weight]).collect();
     let kernel = if sum.is_some() { Kernel::layer_norm_backward_add } else { Kernel::layer_norm_backward };
     let (kernel, unit) = form(kernel, c, &operands);
+    if c / unit > LONGEST_ROW {
+        drop(operands);
+        let dx = composed_backward([&dy, &x, &weight, mean, rstd], sum.as_ref())?;
+        let (dweight, dbias) = weight_gradients(&x, &dy, mean, rstd, [want_weight, want_bias])?;
+        return Ok((dx, dweight, dbias));
+    }
     operands.extend([mean, rstd, &dx]);
     let params = Norm {
         sum_offset: index(OP, sum.as_ref().map_or(0, |sum| sum.layout().offset()) / unit)?,
@@ -93,6 +103,39 @@ pub fn layer_norm_backward(
     }
     let (dweight, dbias) = weight_gradients(&x, &dy, mean, rstd, [want_weight, want_bias])?;
     Ok((dx, dweight, dbias))
+}
+
+/// Most items of a row for the kernels: an invocation walks one three times, and may loop 32,768 times in all.
+const LONGEST_ROW: usize = 10_922;
+
+/// [`layer_norm`] from reductions, which spread a long row over many invocations.
+#[track_caller]
+fn composed(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f64) -> Result<(Tensor, Tensor, Tensor)> {
+    let mean = row_mean(x)?;
+    let centred = binary::sub(x, &mean)?;
+    let rstd = unary::rsqrt(&unary::add_scalar(&row_mean(&unary::square(&centred)?)?, eps)?)?;
+    let out = binary::mul(&binary::mul(&centred, &rstd)?, weight)?;
+    let out = bias.map_or(Ok(out.clone()), |bias| binary::add(&out, bias))?;
+    let per_row = |x: &Tensor| Ok::<_, Error>(x.with_layout(Layout::contiguous("layer_norm", &[x.len()])?));
+    Ok((out, per_row(&mean)?, per_row(&rstd)?))
+}
+
+/// dx, with `sum` added, from (dy, x, weight, mean, rstd): rstd (g - mean(g) - n mean(g n)), g = dy weight, n = (x - mean) rstd.
+#[track_caller]
+fn composed_backward([dy, x, weight, mean, rstd]: [&Tensor; 5], sum: Option<&Tensor>) -> Result<Tensor> {
+    let column: Vec<usize> = x.shape()[..x.rank() - 1].iter().copied().chain([1]).collect();
+    let column = Layout::contiguous("layer_norm_backward", &column)?;
+    let (mean, rstd) = (copy::contiguous(mean)?.with_layout(column), copy::contiguous(rstd)?.with_layout(column));
+    let normal = binary::mul(&binary::sub(x, &mean)?, &rstd)?;
+    let g = binary::mul(dy, weight)?;
+    let along = binary::mul(&normal, &row_mean(&binary::mul(&g, &normal)?)?)?;
+    let dx = binary::mul(&binary::sub(&binary::sub(&g, &row_mean(&g)?)?, &along)?, &rstd)?;
+    sum.map_or(Ok(dx.clone()), |sum| binary::add(&dx, sum))
+}
+
+#[track_caller]
+fn row_mean(x: &Tensor) -> Result<Tensor> {
+    reduce::mean(x, &[-1], reduce::KeepDim::Keep)
 }
 
 /// The gradients of weight and bias that are wanted.
@@ -164,14 +207,5 @@ fn form(kernel: Kernel, c: usize, operands: &[&Tensor]) -> (KernelId, usize) {
 }
 
 fn shape_params(op: &'static str, rows: usize, c: usize, unit: usize) -> Result<Norm> {
-    let n = c / unit;
-    // One invocation walks a row three times, and may loop 32,768 times in all.
-    if n > 10_922 {
-        return Err(Error::Limit {
-            op,
-            fact: format!("a row of {c} elements is too long for one invocation"),
-            help: format!("use rows of at most {} elements", 10_922 * unit),
-        });
-    }
-    Ok(Norm { rows: index(op, rows)?, n: index(op, n)?, inverse_len: 1.0 / c as f32, ..Norm::default() })
+    Ok(Norm { rows: index(op, rows)?, n: index(op, c / unit)?, inverse_len: 1.0 / c as f32, ..Norm::default() })
 }

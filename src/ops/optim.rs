@@ -6,6 +6,7 @@ use crate::kernel::params::{Adam as AdamParams, Sgd as SgdParams};
 use crate::kernel::{Kernel, KernelId, grid};
 use crate::ops::elementwise::{grid_for, index, map};
 use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce, unary};
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Weight decay added to the gradient (Adam, SGD) or applied to the parameter (AdamW).
@@ -85,8 +86,9 @@ fn in_range(op: &'static str, values: &[(&str, f64)], end: f64) -> Result<()> {
     }
 }
 
-/// One step of Adam/AdamW in place. `step` `[1]` f32 on the device counts steps including this one (the caller has incremented it);
-/// `max_exp_avg_sq` for AMSGrad; `grad_scale` (0-d, on the device) multiplies the gradient first.
+/// One step of Adam/AdamW in place, on floats of one type; halves are computed in f32 and rounded once. `step` `[1]` f32 on the device
+/// counts steps including this one (the caller has incremented it); `max_exp_avg_sq` for AMSGrad; `grad_scale` (0-d, on the device)
+/// multiplies the gradient first.
 #[track_caller]
 #[allow(clippy::too_many_arguments)]
 pub fn adam_(
@@ -108,6 +110,11 @@ pub fn adam_(
         return Ok(());
     }
     let grad = gradient(OP, param, grad)?;
+    if param.dtype() != DType::F32 {
+        return in_f32(&grad, &state, |grad, state| {
+            adam_(&state[0], grad, &state[1], &state[2], state.get(3), step, grad_scale, settings)
+        });
+    }
     let scale = scale_of(OP, param, grad_scale)?;
     if step.len() != 1 || step.layout().offset() != 0 {
         return Err(Error::shape(OP, format!("a step count of shape {:?}", step.shape()), "pass a tensor of one element"));
@@ -144,7 +151,7 @@ pub fn adam_(
     }
 }
 
-/// One step of SGD in place; momentum where there is a buffer for it.
+/// One step of SGD in place; momentum where there is a buffer for it. Types as for [`adam_`].
 #[track_caller]
 pub fn sgd_(
     param: &Tensor,
@@ -162,6 +169,9 @@ pub fn sgd_(
         return Ok(());
     }
     let grad = gradient(OP, param, grad)?;
+    if param.dtype() != DType::F32 {
+        return in_f32(&grad, &state, |grad, state| sgd_(&state[0], grad, state.get(1), grad_scale, settings));
+    }
     let scale = scale_of(OP, param, grad_scale)?;
     let kernel = if momentum_buffer.is_some() { Kernel::sgd_momentum } else { Kernel::sgd }.form(0);
     let (len, rounds, grid) = extent(OP, kernel, param)?;
@@ -205,11 +215,21 @@ pub fn clip_coefficient(norm: &Tensor, max_norm: f64) -> Result<Tensor> {
     map("clip_coefficient", Kernel::clip_coefficient, norm, [(max_norm as f32).to_bits(), 1e-6f32.to_bits()])
 }
 
-/// Parameter and state are written where they are: f32, contiguous, of one shape, at offsets that are multiples of 4.
+/// `step`, which changes what it is given of `state`, on copies in f32.
+#[track_caller]
+fn in_f32(grad: &Tensor, state: &[&Tensor], step: impl FnOnce(&Tensor, &[Tensor]) -> Result<()>) -> Result<()> {
+    let _origin = Origin::enter();
+    let wide = state.iter().map(|tensor| copy::to_dtype(tensor, DType::F32)).collect::<Result<Vec<_>>>()?;
+    step(&copy::to_dtype(grad, DType::F32)?, &wide)?;
+    state.iter().zip(&wide).try_for_each(|(tensor, wide)| copy::copy_(tensor, wide))
+}
+
+/// Parameter and state are written where they are: floats of one type, contiguous, of one shape, at offsets that are multiples of 4.
 fn check_state(op: &'static str, param: &Tensor, state: &[&Tensor]) -> Result<()> {
     expect_same_device(op, state)?;
+    reduce::expect_float(op, param)?;
     for tensor in state {
-        expect_dtype(op, tensor, DType::F32)?;
+        expect_dtype(op, tensor, param.dtype())?;
         let whole = tensor.shape() == param.shape() && tensor.is_contiguous() && tensor.layout().offset().is_multiple_of(4);
         if !whole {
             return Err(refuse_state(op, tensor));
@@ -229,7 +249,7 @@ fn refuse_state(op: &'static str, tensor: &Tensor) -> Error {
 #[track_caller]
 fn gradient(op: &'static str, param: &Tensor, grad: &Tensor) -> Result<Tensor> {
     expect_same_device(op, &[param, grad])?;
-    expect_dtype(op, grad, DType::F32)?;
+    expect_dtype(op, grad, param.dtype())?;
     if grad.shape() != param.shape() {
         return Err(Error::shape(
             op,

@@ -209,15 +209,15 @@ pub fn sum_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     Ok(summed.with_layout(small))
 }
 
-/// Sums of squares of the elements of all tensors (f32), in parts: their sum is the square of the total norm.
+/// Sums of squares of the elements of all tensors (floats), in parts: their sum is the square of the total norm.
 #[track_caller]
 pub(crate) fn square_parts(op: &'static str, tensors: &[&Tensor]) -> Result<Option<Tensor>> {
     let Some(first) = tensors.iter().find(|tensor| !tensor.is_empty()) else { return Ok(None) };
     let mut parts = 0;
     let mut stages = Vec::with_capacity(tensors.len());
     for tensor in tensors.iter().filter(|tensor| !tensor.is_empty()) {
-        check_dtype(op, Kernel::sum_squares, tensor.dtype())?;
-        let x = copy::contiguous(tensor)?;
+        expect_float(op, tensor)?;
+        let x = copy::contiguous(&to_dtype(tensor, DType::F32)?)?;
         let middle =
             Middle { outer: 1, n: x.len(), inner: 1, outer_stride: 0, stride: 1, inner_stride: 0, offset: x.layout().offset() };
         let (kernel, middle) = middle.rows_form(Kernel::sum_squares);
@@ -237,7 +237,7 @@ pub(crate) fn square_parts(op: &'static str, tensors: &[&Tensor]) -> Result<Opti
 pub(crate) fn sum_splits(op: &'static str, parts: &Tensor, splits: usize, out: &Tensor) -> Result<()> {
     let n = out.len();
     let middle = Middle { outer: 1, n: splits, inner: n, outer_stride: 0, stride: n, inner_stride: 1, offset: 0 };
-    stages(op, Kernel::sum, parts, middle, out, 1f32.to_bits())
+    stages(op, Kernel::sum, parts, middle, out, scalar_bits(op, 1.0, parts.dtype())?)
 }
 
 /// What a reduction of no elements gives.

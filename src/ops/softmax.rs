@@ -71,7 +71,10 @@ fn along(op: &'static str, kernel: Kernel, inputs: &[&Tensor], dim: isize) -> Re
         let rows = x.len() / n;
         let wide = n > LONGEST_ROW || (n >= 8192 && rows < 64);
         match wide {
-            true => return composed(kernel, &moved).map(|out| out.with_layout(out.layout().transpose(dim, last))),
+            true => {
+                let out = composed(kernel, &moved).map_err(|error| error.of(op))?;
+                return Ok(out.with_layout(out.layout().transpose(dim, last)));
+            }
             false => rows_into(op, kernel, &moved.iter().collect::<Vec<_>>(), &out, &Rows { n, causal: 0, scale: 1.0 })?,
         }
     }

@@ -184,12 +184,12 @@ impl Optimizer for Adam {
         for group in &self.groups {
             let mut loaded = Vec::new();
             for (name, param) in &group.params {
-                let find = |kind: &str, shape: &[usize]| saved(tensors, prefix, kind, name, shape);
-                let Some(step) = find("step", &[1])? else {
+                let find = |kind: &str, shape: &[usize], dtype: DType| saved(tensors, prefix, kind, name, (shape, dtype));
+                let Some(step) = find("step", &[1], DType::F32)? else {
                     loaded.push(None);
                     continue;
                 };
-                let require = |kind: &str| find(kind, param.shape())?.ok_or_else(|| incomplete(kind, name));
+                let require = |kind: &str| find(kind, param.shape(), param.dtype())?.ok_or_else(|| incomplete(kind, name));
                 let count = step.to_vec_async::<f32>()?.wait()?.first().copied().unwrap_or(0.0);
                 let counter = counts.iter().position(|known| *known == count).unwrap_or(counts.len());
                 if counter == counts.len() {

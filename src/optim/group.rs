@@ -66,13 +66,13 @@ pub trait Optimizer {
     }
 }
 
-/// The saved tensor `<prefix><kind>.<name>` (f32), if there is one, checked against `shape` and copied: `tensors` stay as they are.
+/// The saved tensor `<prefix><kind>.<name>`, if there is one, checked against shape and type and copied: `tensors` stay as they are.
 pub(super) fn saved(
     tensors: &BTreeMap<String, Tensor>,
     prefix: &str,
     kind: &str,
     name: &str,
-    shape: &[usize],
+    (shape, dtype): (&[usize], DType),
 ) -> Result<Option<Tensor>> {
     let key = format!("{prefix}{kind}.{name}");
     let Some(tensor) = tensors.get(&key) else { return Ok(None) };
@@ -82,10 +82,10 @@ pub(super) fn saved(
             "load the state of the same model",
         ));
     }
-    if tensor.dtype() != DType::F32 {
+    if tensor.dtype() != dtype {
         return Err(Error::file(
-            format!("optimizer state {key} has element type {}, it must be f32", tensor.dtype()),
-            "use another copy of the checkpoint",
+            format!("optimizer state {key} has element type {}, the parameter wants {dtype}", tensor.dtype()),
+            "load the state of the same model",
         ));
     }
     let tensor = crate::ops::copy::copy(tensor)?;

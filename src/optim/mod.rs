@@ -1,5 +1,9 @@
 //! Optimizers whose state and step counts live on the device: a step enqueues kernels and never waits.
 //!
+//! State has the type of its parameter, as in PyTorch. Halves are stepped in f32: parameter and state are rounded once a step each, so
+//! a change of less than half the distance of two neighbouring halves (at most a 256th of a bf16 parameter, a 2,048th of an f16 one) is lost.
+//! Where that matters, step f32 parameters and give the model copies of them (`to_dtype`, which passes gradients on).
+//!
 //! ```no_run
 //! # use linn::{device::Device, nn::{Bias, Linear, Module}, optim::{Adam, AdamOptions, Optimizer, ParamGroup}, tensor::Tensor};
 //! # fn main() -> linn::Result<()> {

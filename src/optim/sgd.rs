@@ -81,7 +81,7 @@ impl Optimizer for Sgd {
     fn load_state(&mut self, tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
         for (group, buffers) in self.groups.iter().zip(&mut self.momentum) {
             for ((name, param), buffer) in group.params.iter().zip(buffers) {
-                *buffer = saved(tensors, prefix, "momentum_buffer", name, param.shape())?;
+                *buffer = saved(tensors, prefix, "momentum_buffer", name, (param.shape(), param.dtype()))?;
             }
         }
         Ok(())

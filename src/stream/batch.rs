@@ -10,6 +10,7 @@ use crate::device::command::{ChunkId, Command, Op, PipelineId, Stamp};
 use crate::device::core::{Core, PendingRead, Reports, StatusCopy};
 use crate::device::places::PlaceId;
 use crate::ids::{SegmentId, StreamId};
+use crate::kernel::pipeline::Range;
 use crate::stream::encode::Resolved;
 use crate::stream::interop::ForeignCommands;
 
@@ -65,9 +66,12 @@ impl Taken {
     fn resolve_op(&mut self, core: &mut Core, op: Op, location: &'static Location<'static>) {
         let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
         match op {
-            Op::Dispatch { pipeline, places, params, grid, work } => {
+            Op::Dispatch { pipeline, places, windows, params, grid, work } => {
                 self.count_work(pipeline, work);
-                let ranges = places.iter().map(|place| range(core, *place)).collect();
+                let mut ranges: SmallVec<[Range; 6]> = places.iter().map(|place| range(core, *place)).collect();
+                for (range, (start, size)) in ranges.iter_mut().flatten().zip(windows.iter().flat_map(|windows| windows.iter())) {
+                    (range.1, range.2) = (range.1 + start, *size);
+                }
                 places.iter().for_each(|place| core.places.release(*place));
                 core.reports.encoded += u64::from(places.contains(&PlaceId::STATUS));
                 let params = self.params.len() - usize::from(params)..self.params.len();

@@ -38,7 +38,7 @@ pub(crate) use pinned::{read_into, upload_from};
 pub use read::ReadFuture;
 pub(crate) use read::read;
 
-use crate::device::command::{Command, MAX_PARAMS, Op};
+use crate::device::command::{Command, MAX_PARAMS, Op, Windows};
 use crate::device::core::{Core, MOST_RECORDED, StagingBuffer, may_wait};
 use crate::device::entered::{self, Entered};
 use crate::device::places::PlaceId;
@@ -275,6 +275,17 @@ pub(crate) fn allocate(device: &Device, size: u64, label: &'static str, category
     device.allocate(current_id(device), size, Tag { category, label, location: Origin::line() })
 }
 
+/// Windows of a buffer end at multiples of so many bytes: a `vec4` of words.
+pub(crate) const BINDING_UNIT: u64 = 16;
+
+/// An operand of a dispatch.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    pub(crate) memory: &'a Memory,
+    /// Offset and size in bytes of what the kernel sees of it; all where there is none.
+    pub(crate) window: Option<(u64, u64)>,
+}
+
 /// Enqueues one dispatch on the current stream. `operands` come in the order of the catalogue row's bindings; their roles
 /// come from the row; a last binding named `status` is added here. `textures` are read from copies, made first.
 /// `params` is the row's parameter struct as bytes.
@@ -283,27 +294,17 @@ pub(crate) fn launch(
     device: &Device,
     kernel: KernelId,
     dtype: DType,
-    operands: &[&Memory],
+    operands: &[Operand<'_>],
     textures: Textures,
     params: &[u8],
     work: Work,
 ) -> Result<()> {
     let (row, form) = (kernel.row(), kernel.form());
     let limits = device.limits();
+    let windows = windows(row.name, operands, limits.max_storage_buffer_binding_size)?;
     let mut blocks: SmallVec<[PlaceId; 8]> = SmallVec::new();
     let mut accesses = AccessList::default();
-    for (memory, binding) in operands.iter().zip(form.bindings) {
-        if memory.block_size() > limits.max_storage_buffer_binding_size {
-            return Err(Error::Limit {
-                op: row.name,
-                fact: format!(
-                    "a tensor of {} bytes is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {})",
-                    memory.size(),
-                    limits.max_storage_buffer_binding_size
-                ),
-                help: "split the tensor along its first dimension".into(),
-            });
-        }
+    for (Operand { memory, .. }, binding) in operands.iter().zip(form.bindings) {
         blocks.push(memory.place());
         accesses.push(memory.block(), if binding.role == Role::In { Access::Read } else { Access::Write });
     }
@@ -315,7 +316,11 @@ pub(crate) fn launch(
     if reports {
         blocks.push(PlaceId::STATUS);
     }
-    let sharing = Sharing::of(&blocks, textures);
+    let window = |i: usize| windows.as_ref().and_then(|windows| windows.get(i)).copied().unwrap_or_default();
+    let sharing = match windows {
+        None => Sharing::of(&blocks, textures),
+        Some(_) => Sharing::of(&blocks.iter().enumerate().map(|(i, block)| (*block, window(i))).collect::<Vec<_>>(), textures),
+    };
     let mut bound: SmallVec<[PlaceId; 6]> = SmallVec::new();
     sharing.bound().for_each(|i| bound.push(blocks[i]));
     if bound.len() > limits.max_storage_buffers as usize {
@@ -327,16 +332,38 @@ pub(crate) fn launch(
     }
     let registry = queue::registry(device.shared()).ok_or_else(|| Error::DeviceLost { fact: "the device is closed".into() })?;
     let pipeline = registry.pipeline(device, kernel, dtype, sharing)?;
-    let op = Op::Dispatch { pipeline, places: bound, params: params.len() as u16, grid: work.grid, work: work.amount };
+    let windows = windows.is_some().then(|| Box::new(sharing.bound().map(window).collect()));
+    let op = Op::Dispatch { pipeline, places: bound, windows, params: params.len() as u16, grid: work.grid, work: work.amount };
     let mut core = device.shared().lock();
     core.usable(row.name, &accesses)?;
     core.reports.enqueued += u64::from(reports);
-    for (memory, binding) in operands.iter().zip(form.bindings) {
+    for (operand, binding) in operands.iter().zip(form.bindings) {
         if binding.role != Role::In {
-            memory.written();
+            operand.memory.written();
         }
     }
     enqueue(device, core, &accesses, Command { label: row.name, location: Origin::line(), op }, params)
+}
+
+/// What is bound of each operand, where not all of every one is; an error where that is more than `limit` bytes.
+fn windows(op: &'static str, operands: &[Operand<'_>], limit: u64) -> Result<Option<Windows>> {
+    if operands.iter().all(|operand| operand.window.is_none() && operand.memory.block_size() <= limit) {
+        return Ok(None);
+    }
+    let window = |Operand { memory, window }: &Operand<'_>| {
+        // Of a block that is longer than the tensor in it, the part that the tensor has.
+        let size = if memory.block_size() <= limit { memory.block_size() } else { memory.size().next_multiple_of(BINDING_UNIT) };
+        let (start, size) = window.unwrap_or((0, size));
+        (size <= limit).then_some((start, size)).ok_or_else(|| Error::Limit {
+            op,
+            fact: format!(
+                "a tensor of {} bytes is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {limit})",
+                memory.size(),
+            ),
+            help: "split the tensor along its first dimension".into(),
+        })
+    };
+    operands.iter().map(window).collect::<Result<_>>().map(Some)
 }
 
 /// Enqueues a copy of host bytes (a multiple of 4) into `memory` at byte `offset`, on the current stream. The bytes are

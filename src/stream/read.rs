@@ -14,7 +14,7 @@ use crate::device::places::PlaceId;
 use crate::device::staging::Direction;
 use crate::device::{Device, Memory, WaitKind};
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
+use crate::kernel::labels;
 use crate::stream::Origin;
 use crate::stream::batch::STATUS_ALIGNMENT;
 use crate::stream::encode::STATUS_SIZE;
@@ -178,7 +178,7 @@ pub(super) fn take_error(device: &Device) -> Result<()> {
     core.late_error.take().map_or(Ok(()), Err)
 }
 
-/// Words: (kernel + 1 or 0, position of the index, the index, what it may be less than), after `covers` commands that may have
+/// Words: (number of the operation or 0, position of the index, the index, what it may be less than), after `covers` commands that may have
 /// written them.
 fn report_status(device: &Device, status: &[u8], covers: u64) {
     let words: SmallVec<[u32; 4]> = bytemuck::pod_collect_to_vec::<u8, u32>(status).into_iter().collect();
@@ -188,7 +188,7 @@ fn report_status(device: &Device, status: &[u8], covers: u64) {
     if code == 0 {
         return;
     }
-    let op = Kernel::ALL.get(code as usize - 1).map_or("an index operation", |kernel| kernel.row().name);
+    let op = labels::name(code).unwrap_or("an index operation");
     core.clear_status = true;
     core.counters.failures += 1;
     core.late_error.get_or_insert(Error::Device {

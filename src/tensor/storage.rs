@@ -1,5 +1,7 @@
 //! Device memory with an owner: what tensors and their views share.
 
+use std::sync::Arc;
+
 use crate::device::{Device, Memory};
 use crate::memory::Category;
 
@@ -10,6 +12,8 @@ enum Kind {
     /// No bytes, so no block.
     Empty(Device),
     Block(Memory),
+    /// Some bytes of a block that is too large to be bound: (the storage with the block, offset, bytes).
+    Window(Arc<Storage>, u64, u64),
 }
 
 impl Storage {
@@ -21,15 +25,21 @@ impl Storage {
         Storage(Kind::Block(memory))
     }
 
+    /// `size` bytes of `whole` from `offset` on, for kernels.
+    pub(crate) fn part(whole: &Arc<Storage>, offset: u64, size: u64) -> Storage {
+        Storage(Kind::Window(whole.clone(), offset, size))
+    }
+
     /// The device that the memory belongs to.
     pub fn device(&self) -> &Device {
         match &self.0 {
             Kind::Empty(device) => device,
             Kind::Block(memory) => memory.device(),
+            Kind::Window(whole, ..) => whole.device(),
         }
     }
 
-    /// Bytes that were asked for.
+    /// Bytes that were asked for; of a window those of the whole.
     pub fn size(&self) -> u64 {
         self.memory().map_or(0, Memory::size)
     }
@@ -39,6 +49,23 @@ impl Storage {
         match &self.0 {
             Kind::Empty(_) => None,
             Kind::Block(memory) => Some(memory),
+            Kind::Window(whole, ..) => whole.memory(),
+        }
+    }
+
+    /// Offset and size in bytes of what kernels are to see, where that is not all.
+    pub(crate) fn window(&self) -> Option<(u64, u64)> {
+        match &self.0 {
+            Kind::Window(_, offset, size) => Some((*offset, *size)),
+            _ => None,
+        }
+    }
+
+    /// True where the adapter does not let a kernel see all of it.
+    pub(crate) fn is_too_large(&self) -> bool {
+        match &self.0 {
+            Kind::Block(memory) => memory.size() > memory.device().limits().max_storage_buffer_binding_size,
+            _ => false,
         }
     }
 

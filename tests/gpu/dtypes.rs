@@ -1,11 +1,13 @@
 //! Element types of which several lie in a word: conversions bit by bit, odd lengths and offsets, neighbours that stay as they are.
 
 use half::{bf16, f16};
-use linn::ops::{binary, copy, unary};
+use linn::ops::reduce::KeepDim;
+use linn::ops::{binary, copy};
 use linn::{DType, Element, Tensor};
 
-use crate::close::numbers;
+use crate::close::{assert_close, numbers};
 use crate::device::device;
+use crate::reference;
 
 /// Single elements, around words, around `vec4`s and workgroups.
 const LENS: [usize; 12] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 257, 1023, 4099];
@@ -60,29 +62,215 @@ fn f32_is_rounded_to_the_nearest_half() {
     }
 }
 
-/// Each element-wise result is the f32 result, rounded once.
+type One = fn(&Tensor) -> linn::Result<Tensor>;
+type Two = fn(&Tensor, &Tensor) -> linn::Result<Tensor>;
+
+macro_rules! methods {
+    ($($name:ident)*) => { &[$((stringify!($name), |x| x.$name())),*] };
+}
+macro_rules! methods_of_two {
+    ($($name:ident)*) => { &[$((stringify!($name), |x, y| x.$name(y))),*] };
+}
+
+const OF_ONE: &[(&str, One)] = methods!(
+    neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid
+    logsigmoid relu gelu erf erfc erfinv abs square reciprocal sign floor ceil trunc round frac positive deg2rad rad2deg selu silu
+    mish relu6 hardsigmoid hardswish softsign tanhshrink
+);
+
+const OF_ONE_WITH_NUMBERS: &[(&str, One)] = &[
+    ("add_scalar", |x| x.add_scalar(0.1)),
+    ("mul_scalar", |x| x.mul_scalar(0.3)),
+    ("pow_scalar", |x| x.pow_scalar(1.7)),
+    ("pow 3", |x| x.pow_scalar(3)),
+    ("clamp", |x| x.clamp(-0.3, 0.7)),
+    ("elu", |x| x.elu(1.3)),
+    ("celu", |x| x.celu(0.7)),
+    ("leaky_relu", |x| x.leaky_relu(0.01)),
+    ("hardshrink", |x| x.hardshrink(0.5)),
+    ("softshrink", |x| x.softshrink(0.3)),
+    ("threshold", |x| x.threshold(0.1, 20.0)),
+    ("softplus", |x| x.softplus(1.5, 20.0)),
+    ("hardtanh", |x| x.hardtanh(-0.7, 0.9)),
+    ("gelu with tanh", |x| x.gelu_with(linn::ops::unary::Approximate::Tanh)),
+    ("round_decimals", |x| x.round_decimals(2)),
+    ("nan_to_num", |x| x.nan_to_num(Some(0.1), Some(3.0), None)),
+    ("masked_fill", |x| x.masked_fill(&x.gt(&x.neg()?)?, 0.1)),
+];
+
+const OF_TWO: &[(&str, Two)] = methods_of_two!(
+    add sub mul div pow maximum minimum atan2 copysign hypot xlogy logaddexp fmax fmin fmod remainder div_trunc div_floor heaviside
+    prelu_of_one
+);
+
+const OF_TWO_WITH_NUMBERS: &[(&str, Two)] = &[
+    ("lerp", |x, y| x.lerp(y, &x.mul_scalar(0.0)?.add_scalar(0.25)?)),
+    ("addcmul", |x, y| x.addcmul(y, x, 0.3)),
+    ("addcdiv", |x, y| x.addcdiv(y, x, 0.3)),
+    ("add_scaled", |x, y| x.add_scaled(y, 0.3)),
+    ("sub_scaled", |x, y| x.sub_scaled(y, 0.3)),
+    ("rsub", |x, y| x.rsub(y, 0.3)),
+    ("where", |x, y| x.where_(&x.gt(y)?, y)),
+];
+
+trait PreluOfOne {
+    fn prelu_of_one(&self, other: &Tensor) -> linn::Result<Tensor>;
+}
+
+impl PreluOfOne for Tensor {
+    /// A negative element times the first of the others.
+    fn prelu_of_one(&self, other: &Tensor) -> linn::Result<Tensor> {
+        if other.is_empty() { self.positive() } else { self.prelu(&other.narrow(0, 0, 1)?) }
+    }
+}
+
+/// Each element-wise result is the f32 result, rounded once: of every second function, from the `first`th on.
+fn check_halves<T: Element>(first: usize, from: fn(f32) -> T, is_nan: fn(T) -> bool) {
+    // Compiling them is what takes time: each in one of the two types, or, with `LINN_LONG=1`, in both.
+    let long = std::env::var_os("LINN_LONG").is_some_and(|value| value == "1");
+    let (first, step) = if long { (0, 1) } else { (first, 2) };
+    for len in LENS {
+        let halves = |seed: u32| -> Vec<T> { numbers(seed, len).into_iter().map(from).collect() };
+        let (x, y) = (tensor(&[len], &halves(1)), tensor(&[len], &halves(2)));
+        let (wide_x, wide_y) = (x.to_dtype(DType::F32).unwrap(), y.to_dtype(DType::F32).unwrap());
+        let check = |name: &str, narrow: linn::Result<Tensor>, wide: linn::Result<Tensor>| {
+            let what = format!("{name} of {len} elements of {}", T::DTYPE);
+            let narrow = narrow.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(narrow.dtype(), T::DTYPE, "{what}");
+            let wide: Vec<f32> = read(&wide.unwrap());
+            for (i, (got, wide)) in read::<T>(&narrow).into_iter().zip(wide).enumerate() {
+                let want = from(wide);
+                assert!(got == want || is_nan(got) && is_nan(want), "{what}: element {i} is {got:?}, {wide} rounds to {want:?}");
+            }
+        };
+        let of_one = OF_ONE.iter().chain(OF_ONE_WITH_NUMBERS).skip(first).step_by(step);
+        of_one.for_each(|(name, of)| check(name, of(&x), of(&wide_x)));
+        let of_two = OF_TWO.iter().chain(OF_TWO_WITH_NUMBERS).skip(first).step_by(step);
+        of_two.for_each(|(name, of)| check(name, of(&x, &y), of(&wide_x, &wide_y)));
+    }
+}
+
 #[test]
 fn half_results_are_f32_results_rounded_once() {
-    for len in LENS {
-        let (a, b): (Vec<f16>, Vec<f16>) = (
-            numbers(1, len).iter().map(|x| f16::from_f32(*x)).collect(),
-            numbers(2, len).iter().map(|x| f16::from_f32(*x)).collect(),
-        );
-        let (x, y) = (tensor(&[len], &a), tensor(&[len], &b));
-        let (wide_x, wide_y) = (x.to_dtype(DType::F32).unwrap(), y.to_dtype(DType::F32).unwrap());
-        let pairs = [
-            (binary::add(&x, &y).unwrap(), binary::add(&wide_x, &wide_y).unwrap()),
-            (binary::mul(&x, &y).unwrap(), binary::mul(&wide_x, &wide_y).unwrap()),
-            (unary::exp(&x).unwrap(), unary::exp(&wide_x).unwrap()),
-            (unary::gelu(&x).unwrap(), unary::gelu(&wide_x).unwrap()),
-            (unary::add_scalar(&x, 0.1).unwrap(), unary::add_scalar(&wide_x, 0.1).unwrap()),
-        ];
-        for (i, (narrow, wide)) in pairs.iter().enumerate() {
-            assert_eq!(narrow.dtype(), DType::F16);
-            let want: Vec<f16> = read::<f32>(wide).iter().map(|x| f16::from_f32(*x)).collect();
-            assert_eq!(read::<f16>(narrow), want, "function {i}, {len} elements");
+    check_halves(0, f16::from_f32, f16::is_nan);
+    check_halves(1, bf16::from_f32, bf16::is_nan);
+}
+
+/// Sums of halves are sums of f32, rounded once: an error of half the distance of two halves, whatever their number.
+#[test]
+fn sums_and_products_of_halves_are_rounded_once() {
+    let n = (1 << 16) + 3;
+    let data: Vec<bf16> = numbers(5, n).into_iter().map(|x| bf16::from_f32(x.abs())).collect();
+    let x = tensor(&[n], &data);
+    let exact = |of: fn(f64) -> f64| data.iter().map(|x| of(x.to_f64())).sum::<f64>();
+    let reductions: [(&str, Tensor, f64); 4] = [
+        ("sum", x.sum_all().unwrap(), exact(|x| x)),
+        ("mean", x.mean_all().unwrap(), exact(|x| x) / n as f64),
+        ("norm", x.norm(2.0, &[], KeepDim::Drop).unwrap(), exact(|x| x * x).sqrt()),
+        ("dot", x.dot(&x).unwrap(), exact(|x| x * x)),
+    ];
+    for (name, got, want) in reductions {
+        let got = read::<bf16>(&got)[0].to_f64();
+        // 8 binary digits.
+        assert!((got - want).abs() <= want / 256.0, "{name} is {got}, should be {want}");
+    }
+
+    // Products of matrices: each element a sum in f32.
+    let ([m, k, columns], of) =
+        ([7, 300, 5], |seed: u32, len: usize| -> Vec<f16> { numbers(seed, len).into_iter().map(f16::from_f32).collect() });
+    let (a, b, bias) = (of(1, m * k), of(2, k * columns), of(3, columns));
+    let (x, y) = (tensor(&[m, k], &a), tensor(&[k, columns], &b));
+    let wide = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
+    // 11 binary digits, and what sums in another order differ by.
+    let same = |what: &str, got: &Tensor, want: &Tensor| {
+        assert_eq!(got.dtype(), DType::F16, "{what}");
+        assert_close(what, &read::<f32>(&wide(got)), &crate::close::wide(&read(want)), 0.51 / 1024.0, 1e-4);
+    };
+    let product = wide(&x).matmul(&wide(&y)).unwrap();
+    same("matmul", &x.matmul(&y).unwrap(), &product);
+    same("mm", &x.mm(&y).unwrap(), &product);
+    let bias = tensor(&[columns], &bias);
+    let linear = x.linear(&y.t().unwrap(), Some(&bias)).unwrap();
+    same("linear", &linear, &product.add(&wide(&bias)).unwrap());
+    same("linear without bias", &x.linear(&y.t().unwrap(), None).unwrap(), &product);
+    let batch = x.reshape(&[1, 7, 300]).unwrap().expand(&[3, 7, 300]).unwrap();
+    assert_eq!(batch.bmm(&y.unsqueeze(0).unwrap().expand(&[3, 300, 5]).unwrap()).unwrap().dtype(), DType::F16);
+    let einsum = linn::autograd::einsum("ij,jk->ki", &[&x, &y]).unwrap();
+    same("einsum", &einsum, &product.t().unwrap().contiguous().unwrap());
+    let refused = x.matmul(&wide(&y)).unwrap_err().to_string();
+    assert!(refused.contains("matmul: ") && refused.contains("f32") && refused.contains("f16"), "{refused}");
+
+    // Gradients have the type of what they belong to.
+    let (x, y) = (x.requires_grad_(true).unwrap(), y.requires_grad_(true).unwrap());
+    x.matmul(&y).unwrap().to_dtype(DType::F32).unwrap().sum_all().unwrap().backward().unwrap();
+    let ones = tensor(&[m, columns], &vec![1.0f32; m * columns]);
+    same("gradient", &x.grad().unwrap(), &ones.matmul(&wide(&y.detach()).t().unwrap()).unwrap());
+}
+
+/// Products of whole numbers wrap, as sums of them do.
+#[test]
+fn products_of_whole_numbers() {
+    let whole = |seed: u32, len: usize| numbers(seed, len).into_iter().map(|x| (x * 1e9) as i32).collect::<Vec<_>>();
+    for [m, n, k] in [[1, 1, 1], [3, 5, 0], [7, 33, 17], [17, 4, 1000], [1, 1, 40_000], [65, 64, 66]] {
+        let (a, b) = (whole(1, m * k), whole(2, k * n));
+        let want = reference::matmul_integer(&a, &b, [m, n, k]);
+        let (x, y) = (tensor(&[m, k], &a), tensor(&[k, n], &b));
+        assert_eq!(read::<i32>(&x.matmul(&y).unwrap()), want, "[{m}, {k}] [{k}, {n}]");
+        // Transposed, and as u32, whose products have the same bits.
+        let turned = y.t().unwrap().matmul(&x.t().unwrap()).unwrap().t().unwrap();
+        assert_eq!(read::<i32>(&turned.contiguous().unwrap()), want, "turned [{m}, {k}] [{k}, {n}]");
+        let unsigned = |data: &[i32]| data.iter().map(|x| *x as u32).collect::<Vec<_>>();
+        let (x, y) = (tensor(&[m, k], &unsigned(&a)), tensor(&[k, n], &unsigned(&b)));
+        assert_eq!(read::<u32>(&x.matmul(&y).unwrap()), unsigned(&want), "u32 [{m}, {k}] [{k}, {n}]");
+    }
+    let x = tensor(&[2, 3], &[1i32, 2, 3, 4, 5, 6]);
+    assert_eq!(read::<i32>(&x.mv(&tensor(&[3], &[1, 0, -1])).unwrap()), [-2, -2]);
+    assert_eq!(read::<i32>(&tensor(&[2], &[10, 20]).addmv(&x, &tensor(&[3], &[1, 1, 1]), 1, 2).unwrap()), [22, 50]);
+    let refused = x.to_dtype(DType::Bool).unwrap().matmul(&x.t().unwrap().to_dtype(DType::Bool).unwrap());
+    assert!(refused.unwrap_err().to_string().starts_with("matmul: "));
+}
+
+/// Writing and reading by index, of every type that has numbers.
+#[test]
+fn indexing_of_every_type() {
+    use linn::autograd::{Own, Put, ScatterReduce};
+    let index = tensor(&[5], &[2i32, 0, 2, 2, 1]);
+    let base = tensor(&[4], &[10.0f32, 20.0, 30.0, 40.0]);
+    let source = tensor(&[5], &[1.0f32, 2.0, 3.0, 4.0, 5.0]);
+    let reduce =
+        |kind: ScatterReduce, own: Own| move |x: &Tensor, index: &Tensor, s: &Tensor| x.scatter_reduce(0, index, s, kind, own);
+    type Indexed = Box<dyn Fn(&Tensor, &Tensor, &Tensor) -> linn::Result<Tensor>>;
+    let cases: Vec<(&str, Indexed, Vec<f32>)> = vec![
+        ("scatter_add", Box::new(|x, i, s| x.scatter_add(0, i, s)), vec![12.0, 25.0, 38.0, 40.0]),
+        ("sum", Box::new(reduce(ScatterReduce::Sum, Own::Excluded)), vec![2.0, 5.0, 8.0, 40.0]),
+        ("prod", Box::new(reduce(ScatterReduce::Prod, Own::Included)), vec![20.0, 100.0, 360.0, 40.0]),
+        ("amax", Box::new(reduce(ScatterReduce::Amax, Own::Excluded)), vec![2.0, 5.0, 4.0, 40.0]),
+        ("amin", Box::new(reduce(ScatterReduce::Amin, Own::Included)), vec![2.0, 5.0, 1.0, 40.0]),
+        ("mean", Box::new(reduce(ScatterReduce::Mean, Own::Included)), vec![6.0, 12.5, 9.5, 40.0]),
+        ("index_add", Box::new(|x, i, s| x.index_add(0, i, s, 2)), vec![14.0, 30.0, 46.0, 40.0]),
+        ("index_put", Box::new(|x, i, s| x.index_put(&[i], s, Put::Add)), vec![12.0, 25.0, 38.0, 40.0]),
+        ("scatter", Box::new(|x, i, s| x.scatter(0, i, s)), vec![2.0, 5.0, 4.0, 40.0]),
+        ("gather", Box::new(|x, i, _| x.gather(0, i)), vec![30.0, 10.0, 30.0, 30.0, 20.0]),
+        ("index_select", Box::new(|x, i, _| x.index_select(0, i)), vec![30.0, 10.0, 30.0, 30.0, 20.0]),
+    ];
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32, DType::U32] {
+        let of = |x: &Tensor| x.to_dtype(dtype).unwrap();
+        for (name, case, want) in &cases {
+            let got = case(&of(&base), &index, &of(&source)).unwrap_or_else(|error| panic!("{name} of {dtype}: {error}"));
+            assert_eq!(got.dtype(), dtype, "{name}");
+            let want: Vec<f32> = want.iter().map(|x| if dtype.is_float() { *x } else { x.floor() }).collect();
+            assert_eq!(read::<f32>(&got.to_dtype(DType::F32).unwrap()), want, "{name} of {dtype}");
         }
     }
+    let flags = tensor(&[3], &[1u8, 0, 1]);
+    assert_eq!(read::<u8>(&flags.index_select(0, &tensor(&[2], &[1i32, 2])).unwrap()), [0, 1]);
+    // 2,049 has no f16: elements that come to one place are added in f32.
+    let ones = tensor(&[2049], &[f16::ONE; 2049]);
+    let zeros = tensor(&[1], &[f16::ZERO]);
+    let sum = zeros.scatter_add(0, &tensor(&[2049], &[0i32; 2049]), &ones).unwrap();
+    assert_eq!(read::<f16>(&sum), [f16::from_f32(2049.0)]);
+    let refused = flags.scatter_add(0, &tensor(&[1], &[0i32]), &flags.narrow(0, 0, 1).unwrap()).unwrap_err().to_string();
+    assert!(refused.contains("scatter_add") && refused.contains("bool"), "{refused}");
 }
 
 #[test]
@@ -200,4 +388,58 @@ fn gradients_have_the_type_of_their_tensor() {
     half.mul(&wide).unwrap().to_dtype(DType::F32).unwrap().sum_all().unwrap().backward().unwrap();
     assert_eq!(read::<f16>(&half.grad().unwrap()), [0.5, 0.25, 2.0, 1.0].map(f16::from_f32));
     assert_eq!(read::<f32>(&wide.grad().unwrap()), [1.0, 2.0, 3.0, 4.0]);
+}
+
+/// Optimizers step parameters of halves in f32, and round parameter and state once.
+#[test]
+fn optimizers_of_halves() {
+    use linn::ops::optim::{self, Decay};
+    use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
+    let n = 1021;
+    let data = |seed: u32| numbers(seed, n).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
+    let halves = |seed: u32| tensor(&[n], &data(seed));
+    let wide = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
+    let same = |what: &str, narrow: &Tensor, wide: &Tensor| {
+        let want: Vec<bf16> = read::<f32>(wide).into_iter().map(bf16::from_f32).collect();
+        assert_eq!(read::<bf16>(narrow), want, "{what}");
+    };
+    let (p, g, m, v) = (halves(1), halves(2), halves(3), halves(4).square().unwrap());
+    let (p32, g32, m32, v32) = (wide(&p), wide(&g), wide(&m), wide(&v));
+    let step = tensor(&[1], &[3.0f32]);
+    let adam = optim::Adam { lr: 0.1, beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay: 0.1, decay: Decay::Decoupled };
+    optim::adam_(&p, &g, &m, &v, None, &step, None, adam).unwrap();
+    optim::adam_(&p32, &g32, &m32, &v32, None, &step, None, adam).unwrap();
+    same("parameter", &p, &p32);
+    same("exp_avg", &m, &m32);
+    same("exp_avg_sq", &v, &v32);
+    let (p, b) = (halves(5), halves(6));
+    let (p32, b32) = (wide(&p), wide(&b));
+    let sgd = optim::Sgd { lr: 0.1, momentum: 0.9, dampening: 0.0, weight_decay: 0.01, nesterov: true, first: false };
+    optim::sgd_(&p, &g, Some(&b), None, sgd).unwrap();
+    optim::sgd_(&p32, &g32, Some(&b32), None, sgd).unwrap();
+    same("parameter of sgd", &p, &p32);
+    same("momentum", &b, &b32);
+    let refused = optim::sgd_(&p, &g32, None, None, optim::Sgd { momentum: 0.0, nesterov: false, ..sgd }).unwrap_err();
+    assert!(refused.to_string().contains("bf16"), "{refused}");
+
+    // A line through points, learned in halves.
+    for kind in ["adamw", "adam", "sgd"] {
+        let w = tensor(&[1, 2], &[bf16::ZERO; 2]).requires_grad_(true).unwrap();
+        let group = ParamGroup::new(vec![("w".to_owned(), w.clone())], 0.05, 0.0);
+        let mut optimizer: Box<dyn Optimizer> = match kind {
+            "adamw" => Box::new(Adam::adamw(vec![group], AdamOptions::default())),
+            "adam" => Box::new(Adam::new(vec![group], AdamOptions { amsgrad: true, ..AdamOptions::default() })),
+            _ => Box::new(Sgd::new(vec![group], SgdOptions { momentum: 0.5, ..SgdOptions::default() })),
+        };
+        let x = tensor(&[4, 2], &[-1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 2.0, 1.0].map(bf16::from_f32));
+        let y = tensor(&[4, 1], &[-1.5, 0.5, 2.5, 4.5].map(bf16::from_f32));
+        for _ in 0..150 {
+            x.linear(&w, None).unwrap().mse_loss(&y, linn::autograd::Reduction::Mean).unwrap().backward().unwrap();
+            linn::optim::clip_grad_norm_(&[w.clone()], 10.0).unwrap();
+            optimizer.step().unwrap();
+            optimizer.zero_grad();
+        }
+        let learned = read::<bf16>(&w.detach());
+        assert!((learned[0].to_f32() - 2.0).abs() < 0.1 && (learned[1].to_f32() - 0.5).abs() < 0.1, "{kind}: {learned:?}");
+    }
 }

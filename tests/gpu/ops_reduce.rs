@@ -133,7 +133,7 @@ fn long_sums_are_right_and_repeatable() {
 
 #[test]
 fn layer_norm_and_its_gradients() {
-    for (rows, c) in [(1, 1), (3, 7), (5, 64), (768, 128), (33, 130), (40_000, 4), (2, 10_000)] {
+    for (rows, c) in [(1, 1), (3, 7), (5, 64), (768, 128), (33, 130), (40_000, 4), (2, 10_000), (3, 43_689)] {
         let a: Vec<f32> = numbers(1, rows * c).iter().map(|x| 3.0 * x + 1.0).collect();
         let (weight, bias, dout) = (numbers(2, c), numbers(3, c), numbers(4, rows * c));
         let (x, w, b, g) = (tensor(&[rows, c], &a), tensor(&[c], &weight), tensor(&[c], &bias), tensor(&[rows, c], &dout));
@@ -167,7 +167,4 @@ fn layer_norm_and_its_gradients() {
     let (x, row) = (tensor(&[2, 3], &numbers(1, 6)), tensor(&[2, 1], &numbers(2, 2)));
     let refused = norm::layer_norm_backward(&x, Some(&row), &x, None, &row, &row, false, false);
     assert!(refused.unwrap_err().to_string().contains("[2, 1]"));
-    let x = tensor(&[2, 40_000], &numbers(1, 80_000));
-    assert!(norm::layer_norm(&x, None, None, 1e-5).is_ok());
-    assert!(norm::layer_norm(&tensor(&[1, 40_001], &numbers(1, 40_001)), None, None, 1e-5).is_err());
 }

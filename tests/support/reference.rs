@@ -443,6 +443,16 @@ pub fn scatter_amin(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) ->
     scatter_fold(out, shape, ids, src, |a, b| -maximum(-a, -b))
 }
 
+/// Largest whole numbers by index.
+pub fn scatter_amax_integer(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, f64::max)
+}
+
+/// Smallest whole numbers by index.
+pub fn scatter_amin_integer(out: &[f64], shape: [usize; 3], ids: &[i32], src: &[f64]) -> Vec<f64> {
+    scatter_fold(out, shape, ids, src, f64::min)
+}
+
 /// 1 + the last position k with ids[o, k, i] = v for each v below rows; 0 where there is none.
 pub fn scatter([outer, rows, width]: [usize; 3], ids: &[i32]) -> Vec<i32> {
     let mut out = vec![0; outer * rows * width];
@@ -597,6 +607,12 @@ pub fn matmul(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
         }
     }
     out
+}
+
+/// [m, k] times [k, n], wrapping.
+pub fn matmul_integer(a: &[i32], b: &[i32], [m, n, k]: [usize; 3]) -> Vec<i32> {
+    let at = |i: usize, j: usize| (0..k).fold(0i32, |sum, at| sum.wrapping_add(a[i * k + at].wrapping_mul(b[at * n + j])));
+    (0..m * n).map(|i| at(i / n, i % n)).collect()
 }
 
 /// Rows of `n`; row t of every `causal` rows counts columns 0..=t only, where `causal` is not 0.

@@ -42,7 +42,7 @@ pub(crate) fn scatter_prod(ctx: &Backward<'_>, dim: isize) -> Result<Grads> {
         let count = scatter::gather_backward(&copy::to_dtype(&zero, DType::F32)?, dim, at, x.shape())?;
         let alone = binary::eq(&index::gather(&count, dim, at)?, &copy::full(s.device(), &[], 1.0, DType::F32)?)?;
         let alone = binary::logical_and(&alone, &zero)?;
-        let ones = copy::full(s.device(), s.shape(), 1.0, DType::F32)?;
+        let ones = copy::full(s.device(), s.shape(), 1.0, s.dtype())?;
         let others = product(x, dim, at, &binary::where_(&alone, &ones, s)?)?;
         let at_zero = index::gather(&binary::mul(ctx.grad(), &others)?, dim, at)?;
         let elsewhere = binary::div(&index::gather(&binary::mul(ctx.grad(), y)?, dim, at)?, &without_zeros(s)?)?;
