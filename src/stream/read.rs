@@ -15,6 +15,7 @@ use crate::device::staging::Direction;
 use crate::device::{Device, Memory, WaitKind};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
+use crate::kernel::checks::Subject;
 use crate::stream::Origin;
 use crate::stream::batch::STATUS_ALIGNMENT;
 use crate::stream::encode::STATUS_SIZE;
@@ -178,21 +179,25 @@ pub(super) fn take_error(device: &Device) -> Result<()> {
     core.late_error.take().map_or(Ok(()), Err)
 }
 
-/// Words: (kernel + 1 or 0, position of the index, the index, what it may be less than), after `covers` commands that may have
-/// written them.
+/// Words: (kernel + 1 or 0, position, the index or element there, what the index may be less than or the subject of the check),
+/// after `covers` commands that may have written them.
 fn report_status(device: &Device, status: &[u8], covers: u64) {
     let words: SmallVec<[u32; 4]> = bytemuck::pod_collect_to_vec::<u8, u32>(status).into_iter().collect();
-    let [code, position, index, len] = words[..] else { return };
+    let [code, position, value, len] = words[..] else { return };
     let mut core = device.shared().lock();
     core.reports.read = core.reports.read.max(covers);
     if code == 0 {
         return;
     }
-    let op = Kernel::ALL.get(code as usize - 1).map_or("an index operation", |kernel| kernel.row().name);
+    let kernel = Kernel::ALL.get(code as usize - 1).copied();
+    let checked = Subject::ALL.get(len as usize).filter(|_| kernel == Some(Kernel::check_range));
+    let op = kernel.map_or("an index operation", |kernel| kernel.row().name);
+    let out_of_range = || Error::Device {
+        fact: format!("{op}: index {} at position {position} is out of range for {len} entries", value as i32),
+        help: format!("indices must be from 0 to {}; the operation read entry 0 instead", len.saturating_sub(1)),
+    };
     core.clear_status = true;
     core.counters.failures += 1;
-    core.late_error.get_or_insert(Error::Device {
-        fact: format!("{op}: index {} at position {position} is out of range for {len} entries", index as i32),
-        help: format!("indices must be from 0 to {}; the operation read entry 0 instead", len.saturating_sub(1)),
-    });
+    core.late_error
+        .get_or_insert_with(|| checked.map_or_else(out_of_range, |subject| subject.error(position, f32::from_bits(value))));
 }

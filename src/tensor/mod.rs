@@ -4,7 +4,7 @@
 //! storage. Nothing here waits for the device unless its name says so (`item`, `to_vec`, printing).
 
 mod create;
-mod display;
+pub(crate) mod display;
 mod interop;
 mod pinned;
 mod storage;

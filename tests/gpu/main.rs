@@ -43,6 +43,7 @@ mod ops_softmax;
 mod ops_sort;
 mod out_of_memory;
 mod pinned;
+mod random;
 mod random_gradients;
 mod random_programs;
 mod replay;

@@ -5,6 +5,7 @@
 mod chance;
 mod data_loader;
 mod device;
+mod display;
 mod events;
 mod exit;
 mod extremes;
