@@ -5,7 +5,10 @@
 
 mod create;
 pub(crate) mod display;
+pub mod files;
 mod interop;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod pinned;
 mod storage;
 mod transfer;

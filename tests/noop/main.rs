@@ -10,6 +10,7 @@ mod events;
 mod exit;
 mod extremes;
 mod field_reports;
+mod files;
 mod futures;
 mod hostile;
 mod interop;
