@@ -39,6 +39,8 @@
 
 pub mod dtype;
 pub mod error;
+#[cfg(feature = "files")]
+pub mod files;
 pub mod ids;
 pub mod layout;
 pub mod memory;

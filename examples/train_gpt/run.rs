@@ -59,7 +59,7 @@ pub fn run_on(device: &Device, args: &Args, prepared: Prepared) -> Result<Summar
         (None, Some(resumed)) => Some(Corpus::sources()).filter(|sources| sources.fingerprint == resumed.text),
         (corpus, _) => corpus,
     };
-    linn::ops::random::manual_seed(device, settings.seed)?;
+    device.manual_seed(settings.seed)?;
     match (corpus, resumed) {
         (Some(corpus), resumed) => {
             let text = match prepared.text {

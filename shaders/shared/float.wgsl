@@ -92,22 +92,30 @@ fn quarter_turns(x: f32) -> f32 {
     return floor(x * 0.636619772 + 0.5);
 }
 
-fn sine_part(x: f32, extra: i32) -> f32 {
-    let k = quarter_turns(x);
-    let r = ((x - k * 1.5703125) - k * 4.83751296997e-4) - k * 7.54978995489e-8;
-    let quadrant = (i32(k) + extra) & 3;
+// sin(r) and cos(r) for |r| <= pi / 4.
+fn sine_near(r: f32) -> f32 {
     let s = r * r;
     var sine = 2.724381110e-6;
     sine = sine * s - 1.984003910e-4;
     sine = sine * s + 8.333331786e-3;
     sine = sine * s - 1.666666666e-1;
-    sine = (sine * s) * r + r;
+    return (sine * s) * r + r;
+}
+
+fn cosine_near(r: f32) -> f32 {
+    let s = r * r;
     var cosine = -2.729594603e-7;
     cosine = cosine * s + 2.480056175e-5;
     cosine = cosine * s - 1.388888760e-3;
     cosine = cosine * s + 4.166666666e-2;
-    cosine = (cosine * s) * s - 0.5 * s + 1.0;
-    let value = select(sine, cosine, (quadrant & 1) == 1);
+    return (cosine * s) * s - 0.5 * s + 1.0;
+}
+
+fn sine_part(x: f32, extra: i32) -> f32 {
+    let k = quarter_turns(x);
+    let r = ((x - k * 1.5703125) - k * 4.83751296997e-4) - k * 7.54978995489e-8;
+    let quadrant = (i32(k) + extra) & 3;
+    let value = select(sine_near(r), cosine_near(r), (quadrant & 1) == 1);
     let out = select(value, -value, quadrant >= 2);
     return select(out, f_nan(), (bitcast<u32>(x) & 0x7fffffffu) >= 0x7f800000u);
 }

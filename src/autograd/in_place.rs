@@ -259,6 +259,7 @@ in_place_methods! {
     clamp_tensor_(low: Option<&Tensor>, high: Option<&Tensor>) = clamp_tensor;
     tril_(diagonal: isize) = tril;
     triu_(diagonal: isize) = triu;
+    dropout_(p: f64) = dropout;
     addmm_(a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addmm;
     addmv_(a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addmv;
     addr_(u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) = addr;

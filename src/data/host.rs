@@ -21,6 +21,7 @@ trait Elements: Send + Sync {
     fn words(&self) -> &[u32];
 }
 
+/// Elements that are words.
 impl<T: Element> Elements for Vec<T> {
     fn words(&self) -> &[u32] {
         bytemuck::cast_slice(self)
@@ -41,7 +42,16 @@ impl HostTensor {
                 "pass a shape whose product is the length of the vector",
             ));
         }
-        Ok(HostTensor { shape: shape.to_vec(), dtype: T::DTYPE, elements: Box::new(elements) })
+        let words: Box<dyn Elements> = match T::DTYPE.per_word() {
+            1 => Box::new(elements),
+            // Smaller elements may begin inside a word, and end inside one: what is left of that is nobody's.
+            _ => {
+                let bytes: &[u8] = bytemuck::cast_slice(&elements);
+                let rest = bytes.len().next_multiple_of(4) - bytes.len();
+                Box::new(bytemuck::pod_collect_to_vec::<u8, u32>(&[bytes, &[0; 4][..rest]].concat()))
+            }
+        };
+        Ok(HostTensor { shape: shape.to_vec(), dtype: T::DTYPE, elements: words })
     }
 
     /// Length of each dimension.

@@ -55,7 +55,7 @@ pub enum FormulaKind {
     /// Over two elements `a` and `b`, associative: `fn combine(a: item, b: item) -> item` and
     /// `fn finish(v: item)`, which folds the lanes where the output holds elements.
     Combine,
-    /// Over `bits: vec4<u32>` and scalars `s`, `t`: `fn sample(bits, s, t) -> vec4<elem>`.
+    /// Over a counter `at: vec4<u32>` and scalars `s`, `t`: `fn sample(at, s, t) -> vec4<elem>`.
     Sample,
 }
 
@@ -615,13 +615,19 @@ kernels! {
     }
     random {
         /// words of Philox4x32-10
-        random_bits U RANDOM = "bits";
-        /// uniform in [s, t)
-        uniform F RANDOM = "s + (t - s) * unit(bits)";
+        random_bits U RANDOM = "words(at)";
+        /// uniform in [s, s + t)
+        uniform F RANDOM = "spread(words(at), s, t)";
         /// normal with mean s and standard deviation t
-        normal F RANDOM = "s + t * normal(bits)";
-        /// whole numbers in s..t
-        randint I RANDOM = "s + vec4<i32>(below(bits, u32(t - s)))";
+        normal F RANDOM = "s + t * normal(words(at))";
+        /// exponential with mean s
+        exponential F RANDOM = "s * exponential(words(at))";
+        /// t with probability s, else 0
+        bernoulli F RANDOM = "select(vec4<elem>(0.0), vec4<elem>(t), unit(words(at)) < vec4<elem>(s))";
+        /// whole numbers in s..s + t
+        randint IU RANDOM = "s + vec4<elem>(below(words(at), words(at + vec4<u32>(0u, 0u, 1u, 0u)), bitcast<u32>(t)))";
+        /// reports an element that is outside a range
+        check_range F CHECK_RANGE with ["shared/float"];
     }
     optim {
         /// one step of Adam or AdamW

@@ -398,6 +398,12 @@ pub(super) const RANDOM: &[Form] = &[Form {
     formula: FormulaKind::Sample,
     ..PLAIN
 }];
+pub(super) const CHECK_RANGE: &[Form] = &[Form {
+    body: "random/check",
+    bindings: &[bind("a", Role::In, "elem"), STATUS],
+    params: Some(params::Check::INFO),
+    ..PLAIN
+}];
 
 /// What Adam reads and writes; a tensor that is both is an input and an output here, so that it can be read as a texture.
 macro_rules! adam_forms {

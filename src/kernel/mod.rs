@@ -1,7 +1,8 @@
-//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]), its size ([`grid`]) and how its
-//! operands are bound ([`sharing`]). Kernels that a program brings along: [`KernelSource`].
+//! Kernels: what exists ([`catalog`]), its text ([`source`]), its parameters ([`params`]), its size ([`grid`]), how its
+//! operands are bound ([`sharing`]) and what it may report ([`checks`]). Kernels that a program brings along: [`KernelSource`].
 
 pub mod catalog;
+pub mod checks;
 mod forms;
 pub mod grid;
 pub(crate) mod labels;

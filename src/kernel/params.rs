@@ -371,12 +371,32 @@ params! {
         t: u32,
         /// Where the result starts.
         out_offset: u32,
+        /// Bits of a word that a uniform number drops: 32 less the digits of its type.
+        shift: u32,
+        /// What a uniform number has to be less than.
+        limit: f32,
+        /// 0.
+        zero: u32,
+    }
+
+    /// `check_range`.
+    Check {
+        /// Invocations.
+        jobs: u32,
+        /// Elements.
+        len: u32,
+        /// Where they start.
+        offset: u32,
+        /// What they are: the label of a `kernel::checks::Subject`.
+        label: u32,
+        /// Least value.
+        low: f32,
+        /// Greatest value.
+        high: f32,
         /// 0.
         pad: u32,
         /// 0.
         pad2: u32,
-        /// 0.
-        pad3: u32,
     }
 
     /// A step of Adam or AdamW on one parameter.

@@ -63,7 +63,7 @@ pub fn compose(id: KernelId, dtype: DType, sharing: &Sharing, path: ParamPath) -
         (FormulaKind::ElementWise, Some(formula)) => element_wise(&mut out, form, formula),
         (FormulaKind::Combine, Some(formula)) => combine(&mut out, form, formula),
         (FormulaKind::Sample, Some(formula)) => {
-            line(&mut out, format_args!("fn sample(bits: vec4<u32>, s: elem, t: elem) -> vec4<elem> {{ return {formula}; }}"))
+            line(&mut out, format_args!("fn sample(at: vec4<u32>, s: elem, t: elem) -> vec4<elem> {{ return {formula}; }}"))
         }
         _ => {}
     }
@@ -380,6 +380,7 @@ pub const FILES: &[(&str, &str)] = files![
     "optim/plain_direction"
     "optim/plain_square"
     "optim/sgd"
+    "random/check"
     "random/fill"
     "reduce/argmax"
     "reduce/float"

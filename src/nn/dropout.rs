@@ -1,11 +1,9 @@
-//! y = x m / (1 - p), where each element of m is 0 with probability p and else 1.
+//! y = x m / (1 - p), where each element of m is 0 with probability p and else 1; 0 where p is 1.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::module::{Mode, Module};
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ops;
 use crate::tensor::Tensor;
 
 /// Dropout; draws from the device's generator while training, passes its input in evaluation.
@@ -15,10 +13,10 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Drops with probability `p`, 0 <= p < 1.
+    /// Drops with probability `p`, 0 <= p <= 1.
     pub fn new(p: f64) -> Result<Dropout> {
-        if !(0.0..1.0).contains(&p) {
-            return Err(Error::argument("Dropout::new", format!("p is {p}"), "use a probability from 0 up to, not including, 1"));
+        if !(0.0..=1.0).contains(&p) {
+            return Err(Error::argument("Dropout::new", format!("p is {p}"), "use a probability from 0 to 1"));
         }
         Ok(Dropout { p, training: AtomicBool::new(true) })
     }
@@ -29,10 +27,7 @@ impl Module for Dropout {
         if self.p == 0.0 || !self.training.load(Ordering::Relaxed) {
             return Ok(x.clone());
         }
-        let drawn = ops::random::uniform(x.device(), x.shape(), 0.0, 1.0)?;
-        let threshold = ops::copy::full(x.device(), &[], self.p, DType::F32)?;
-        let kept = ops::copy::to_dtype(&ops::binary::ge(&drawn, &threshold)?, x.dtype())?;
-        x.mul(&ops::unary::mul_scalar(&kept, 1.0 / (1.0 - self.p))?)
+        x.dropout(self.p)
     }
 
     fn collect_parameters(&self, _path: &str, _into: &mut Vec<(String, Tensor)>) {}

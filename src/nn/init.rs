@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::memory::Category;
 use crate::ops;
+use crate::ops::random::Distribution;
 use crate::tensor::Tensor;
 
 /// `tensor` as a parameter.
@@ -16,12 +17,12 @@ pub fn parameter(tensor: Tensor) -> Result<Tensor> {
 
 /// Normally distributed.
 pub fn normal(device: &Device, shape: &[usize], mean: f64, std: f64) -> Result<Tensor> {
-    parameter(ops::random::normal(device, shape, mean, std)?)
+    parameter(Distribution::normal("init::normal", mean, std)?.draw(device, shape, DType::F32)?)
 }
 
 /// Uniform in [low, high).
 pub fn uniform(device: &Device, shape: &[usize], low: f64, high: f64) -> Result<Tensor> {
-    parameter(ops::random::uniform(device, shape, low, high)?)
+    parameter(Distribution::uniform("init::uniform", low, high, DType::F32)?.draw(device, shape, DType::F32)?)
 }
 
 /// All zeros.

@@ -2,22 +2,21 @@
 //!
 //! A file is written beside its place, flushed to the disk and then renamed, so that an interrupted write leaves the old file
 //! whole. Values are kept bit for bit. A checksum over all that a file says stands in its metadata and is compared when it is
-//! read; files of other programs have none and are read without. Files with i64 tensors (PyTorch's indices) are range-checked
-//! and read as i32.
+//! read; files of other programs have none and are read without. Types that the device does not have are converted as
+//! [`files`](crate::files) says: i64 tensors (PyTorch's indices) are range-checked and read as i32.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use pollster::block_on;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use ::safetensors::tensor::{SafeTensors, TensorView};
 
 use crate::autograd::no_grad;
 use crate::device::Device;
-use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::tensor::{Tensor, TensorRead};
+use crate::files::{Array, safetensors};
+use crate::tensor::Tensor;
+use crate::tensor::files::{at, to_arrays, write_whole};
 
 /// A loaded file: tensors by name, on the device, and what was written beside them.
 pub struct Checkpoint {
@@ -29,26 +28,20 @@ pub struct Checkpoint {
 
 /// Writes `tensors` and `metadata` to `path`. All reads are enqueued before the first is waited for.
 pub fn save(path: &Path, tensors: &[(String, Tensor)], metadata: &BTreeMap<String, String>) -> Result<()> {
-    let bytes = read_all(tensors)?;
-    let views = tensors
+    let tensors: Vec<(String, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.clone(), tensor)).collect();
+    let arrays = to_arrays(&tensors)?;
+    let bytes: Vec<_> = arrays.values().map(Array::to_le_bytes).collect();
+    let views = arrays
         .iter()
         .zip(&bytes)
-        .map(|((name, tensor), bytes)| {
-            let dtype = match tensor.dtype() {
-                DType::F32 => Dtype::F32,
-                DType::F16 => Dtype::F16,
-                DType::BF16 => Dtype::BF16,
-                DType::Bool => Dtype::BOOL,
-                DType::I32 => Dtype::I32,
-                DType::U32 => Dtype::U32,
-            };
-            let view = TensorView::new(dtype, tensor.shape().to_vec(), bytes);
+        .map(|((name, array), bytes)| {
+            let view = TensorView::new(safetensors::dtype(array.dtype()), array.shape().to_vec(), bytes);
             Ok((name.as_str(), view.map_err(|why| cannot_write(path, why))?))
         })
         .collect::<Result<Vec<_>>>()?;
     let sum = checksum(metadata, &views.iter().map(|(name, view)| (*name, view)).collect());
     let metadata = metadata.clone().into_iter().chain([(CHECKSUM.to_string(), sum)]).collect();
-    let file = safetensors::serialize(views, None).map_err(|why| cannot_write(path, why))?;
+    let file = ::safetensors::serialize(views, None).map_err(|why| cannot_write(path, why))?;
     let file = with_metadata(file, &metadata).map_err(|why| cannot_write(path, why))?;
     write_whole(path, &file).map_err(|why| cannot_write(path, why))
 }
@@ -116,21 +109,8 @@ impl CheckpointFile {
         let file = SafeTensors::deserialize(&bytes).map_err(|why| damaged(&path, why))?;
         let mut tensors = BTreeMap::new();
         for (name, view) in file.iter() {
-            let tensor = match view.dtype() {
-                Dtype::F32 => upload(device, &view, f32::from_le_bytes)?,
-                Dtype::F16 => upload(device, &view, half::f16::from_le_bytes)?,
-                Dtype::BF16 => upload(device, &view, half::bf16::from_le_bytes)?,
-                Dtype::BOOL => upload(device, &view, u8::from_le_bytes)?,
-                Dtype::I32 => upload(device, &view, i32::from_le_bytes)?,
-                Dtype::U32 => upload(device, &view, u32::from_le_bytes)?,
-                Dtype::I64 => narrowed(device, &path, name, &view)?,
-                other => {
-                    return Err(Error::file(
-                        format!("{}: tensor {name} has element type {other:?}", path.display()),
-                        "convert the file to F32, F16, BF16, I32, U32, I64 or BOOL",
-                    ));
-                }
-            };
+            let array = safetensors::of_view(name, &view).map_err(|error| at(error, &path))?;
+            let tensor = Tensor::from_array(device, &array)?;
             tensors.insert(name.to_string(), tensor);
         }
         Ok(Checkpoint { tensors, metadata })
@@ -197,105 +177,6 @@ fn listed(names: &[&str]) -> String {
         [.., _] if names.len() <= 4 => names.join(", "),
         _ => format!("{} and {} more", names[..3].join(", "), names.len() - 3),
     }
-}
-
-/// The elements of all tensors as bytes. All copies are enqueued on one stream, so the last one to arrive is the only wait.
-fn read_all(tensors: &[(String, Tensor)]) -> Result<Vec<Vec<u8>>> {
-    enum Read {
-        F32(TensorRead<f32>),
-        F16(TensorRead<half::f16>),
-        BF16(TensorRead<half::bf16>),
-        Bool(TensorRead<u8>),
-        I32(TensorRead<i32>),
-        U32(TensorRead<u32>),
-    }
-    let start = |tensor: &Tensor| {
-        Ok(match tensor.dtype() {
-            DType::F32 => Read::F32(tensor.to_vec_async()?),
-            DType::F16 => Read::F16(tensor.to_vec_async()?),
-            DType::BF16 => Read::BF16(tensor.to_vec_async()?),
-            DType::Bool => Read::Bool(tensor.to_vec_async()?),
-            DType::I32 => Read::I32(tensor.to_vec_async()?),
-            DType::U32 => Read::U32(tensor.to_vec_async()?),
-        })
-    };
-    let reads = tensors.iter().map(|(_, tensor)| start(tensor)).collect::<Result<Vec<_>>>()?;
-    if let Some((_, tensor)) = tensors.last() {
-        tensor.device().current_stream().synchronize()?;
-    }
-    let finish = |read: Read| match read {
-        Read::F32(read) => block_on(read).map(|values| as_bytes(&values)),
-        Read::F16(read) => block_on(read).map(|values| as_bytes(&values)),
-        Read::BF16(read) => block_on(read).map(|values| as_bytes(&values)),
-        Read::Bool(read) => block_on(read),
-        Read::I32(read) => block_on(read).map(|values| as_bytes(&values)),
-        Read::U32(read) => block_on(read).map(|values| as_bytes(&values)),
-    };
-    reads.into_iter().map(finish).collect()
-}
-
-fn as_bytes<T: Element>(values: &[T]) -> Vec<u8> {
-    bytemuck::cast_slice(values).to_vec()
-}
-
-fn upload<T: Element, const N: usize>(device: &Device, view: &TensorView<'_>, from: fn([u8; N]) -> T) -> Result<Tensor> {
-    let (elements, _) = view.data().as_chunks::<N>();
-    let values: Vec<T> = elements.iter().map(|bytes| from(*bytes)).collect();
-    Tensor::from_slice(device, view.shape(), &values)
-}
-
-fn narrowed(device: &Device, path: &Path, name: &str, view: &TensorView<'_>) -> Result<Tensor> {
-    let (words, _) = view.data().as_chunks::<8>();
-    let value = |word: &[u8; 8]| {
-        let wide = i64::from_le_bytes(*word);
-        i32::try_from(wide).map_err(|_| {
-            Error::file(
-                format!("{}: tensor {name} holds {wide}, which does not fit i32", path.display()),
-                "indices on the device are i32; store smaller values",
-            )
-        })
-    };
-    let values = words.iter().map(value).collect::<Result<Vec<i32>>>()?;
-    Tensor::from_slice(device, view.shape(), &values)
-}
-
-/// Where links lead, also to a file that does not exist yet.
-fn followed(path: &Path) -> PathBuf {
-    let mut target = path.to_path_buf();
-    // As many as Linux follows; more are a circle.
-    for _ in 0..40 {
-        match fs::read_link(&target) {
-            Ok(next) => target = target.parent().unwrap_or(Path::new("")).join(next),
-            Err(_) => return target,
-        }
-    }
-    path.to_path_buf()
-}
-
-/// Written beside, flushed, renamed; the directory is flushed too, so that the rename survives a power cut. Where the path is
-/// a link, the file that it leads to is replaced or made; what is no file (a device, a pipe) is not.
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let target = followed(path);
-    if target.exists() && !target.is_file() {
-        return Err(std::io::Error::other("it exists and is no regular file"));
-    }
-    let path = target.as_path();
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    let beside = path.with_file_name(name);
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&beside)))?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Not every system can open a directory; the file itself is safe by then.
-    if let Ok(directory) = File::open(directory) {
-        let _ = directory.sync_all();
-    }
-    Ok(())
 }
 
 /// Name of the checksum in the metadata.

@@ -1,4 +1,4 @@
-//! Tensors made by a kernel: constants, ranges, random numbers. All f32 and contiguous unless they say otherwise.
+//! Tensors made by a kernel: constants and ranges. All f32 and contiguous unless they say otherwise.
 
 use crate::device::Device;
 use crate::dtype::{DType, Scalar};
@@ -71,30 +71,5 @@ impl Tensor {
             ));
         }
         ops::copy::arange_from(device, start, step, len as usize, dtype)
-    }
-
-    /// f32, uniform in [0, 1), from the device's generator.
-    #[track_caller]
-    pub fn rand(device: &Device, shape: &[usize]) -> Result<Tensor> {
-        ops::random::uniform(device, shape, 0.0, 1.0)
-    }
-
-    /// f32, normal with mean 0 and deviation 1, from the device's generator.
-    #[track_caller]
-    pub fn randn(device: &Device, shape: &[usize]) -> Result<Tensor> {
-        ops::random::normal(device, shape, 0.0, 1.0)
-    }
-
-    /// i32 in [low, high), from the device's generator.
-    #[track_caller]
-    pub fn randint(device: &Device, low: i32, high: i32, shape: &[usize]) -> Result<Tensor> {
-        ops::random::randint(device, shape, low, high)
-    }
-}
-
-impl Device {
-    /// Starts the device's random generator over.
-    pub fn manual_seed(&self, seed: u64) -> Result<()> {
-        ops::random::manual_seed(self, seed)
     }
 }

@@ -1,108 +1,253 @@
-//! Random numbers: Philox 4x32-10, the same bits on every adapter.
+//! Random numbers: Philox 4x32-10. Words, whole numbers and uniforms are the same bits on every adapter; normals and exponentials
+//! are within 1e-6 of their formula.
 //!
-//! Every device has one generator, a (seed, offset) pair: four elements take one counter, so a fill of n elements moves
-//! the offset by n / 4, rounded up. The state is on the host, so drawing never waits for the device.
+//! Uniforms are multiples of 2^-24 (f32), 2^-11 (f16) or 2^-8 (bf16) of their range, as in PyTorch. Numbers of halves are drawn in
+//! f32 and rounded once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use half::{bf16, f16};
 
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::params::Random;
+use crate::kernel::checks::Subject;
+use crate::kernel::params::{Check, Random};
 use crate::kernel::{Kernel, grid};
 use crate::memory::Category;
-use crate::ops::elementwise::{grid_for, index};
-use crate::ops::launch;
+use crate::ops::elementwise::{grid_for, index, per_invocation, refuse_expanded};
+use crate::ops::{copy, generator, launch};
 use crate::tensor::Tensor;
 
-/// What a generator has left to say: the same state gives the same numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct GeneratorState {
-    /// Key of the stream of numbers.
-    pub seed: u64,
-    /// Counters used so far.
-    pub offset: u64,
+/// A distribution to draw from, with what it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Distribution {
+    op: &'static str,
+    kernel: Kernel,
+    /// The element type that the kernel writes.
+    draws: DType,
+    s: u32,
+    t: u32,
+    shift: u32,
+    limit: f32,
 }
 
-#[derive(Default)]
-struct Generator(Mutex<GeneratorState>);
-
-/// Starts the device's generator over with `seed`.
-pub fn manual_seed(device: &Device, seed: u64) -> Result<()> {
-    set_generator_state(device, GeneratorState { seed, offset: 0 })
-}
-
-/// The state of the device's generator, to be kept in a checkpoint.
-pub fn generator_state(device: &Device) -> Result<GeneratorState> {
-    Ok(*generator(device)?)
-}
-
-/// Puts the device's generator into a state that [`generator_state`] gave.
-pub fn set_generator_state(device: &Device, state: GeneratorState) -> Result<()> {
-    *generator(device)? = state;
-    Ok(())
-}
-
-/// Uniform in [low, high), from the device's generator.
-#[track_caller]
-pub fn uniform(device: &Device, shape: &[usize], low: f64, high: f64) -> Result<Tensor> {
-    fill("uniform", Kernel::uniform, device, shape, DType::F32, [(low as f32).to_bits(), (high as f32).to_bits()])
-}
-
-/// Normal with the given mean and standard deviation, from the device's generator.
-#[track_caller]
-pub fn normal(device: &Device, shape: &[usize], mean: f64, std: f64) -> Result<Tensor> {
-    fill("normal", Kernel::normal, device, shape, DType::F32, [(mean as f32).to_bits(), (std as f32).to_bits()])
-}
-
-/// Integers (i32) in [low, high), from the device's generator.
-#[track_caller]
-pub fn randint(device: &Device, shape: &[usize], low: i32, high: i32) -> Result<Tensor> {
-    if low >= high {
-        return Err(Error::argument("randint", format!("the range {low}..{high} is empty"), "pass low < high"));
+impl Distribution {
+    fn new(op: &'static str, kernel: Kernel, draws: DType, [s, t]: [u32; 2]) -> Distribution {
+        Distribution { op, kernel, draws, s, t, shift: 8, limit: f32::INFINITY }
     }
-    fill("randint", Kernel::randint, device, shape, DType::I32, [low as u32, high as u32])
-}
 
-/// Random words (u32), from the device's generator.
-#[track_caller]
-pub fn random_bits(device: &Device, shape: &[usize]) -> Result<Tensor> {
-    fill("random_bits", Kernel::random_bits, device, shape, DType::U32, [0; 2])
-}
-
-#[track_caller]
-fn fill(op: &'static str, kernel: Kernel, device: &Device, shape: &[usize], dtype: DType, [s, t]: [u32; 2]) -> Result<Tensor> {
-    let out = Tensor::empty_as(op, device, shape, dtype, Category::Temporary)?;
-    let len = out.len();
-    if len == 0 {
-        return Ok(out);
+    fn floats(op: &'static str, kernel: Kernel, s: f64, t: f64) -> Distribution {
+        Distribution::new(op, kernel, DType::F32, [(s as f32).to_bits(), (t as f32).to_bits()])
     }
-    let state = {
-        let mut generator = generator(device)?;
-        let state = *generator;
-        generator.offset = state.offset.wrapping_add(len.div_ceil(4) as u64);
-        state
-    };
-    let kernel = kernel.form(0);
-    let rounds = grid::rounds(len, kernel.form().constant("WG"), device.class().is_cpu());
-    let params = Random {
-        len: index(op, len)?,
-        rounds,
-        counter_low: state.offset as u32,
-        counter_high: (state.offset >> 32) as u32,
-        seed_low: state.seed as u32,
-        seed_high: (state.seed >> 32) as u32,
-        s,
-        t,
-        ..Random::default()
-    };
-    launch(op, kernel, dtype, &[&out], &params, grid_for(op, kernel, len.div_ceil(4).div_ceil(rounds as usize))?)?;
-    Ok(out)
+
+    /// Random words.
+    pub fn bits() -> Distribution {
+        Distribution::new("random_bits", Kernel::random_bits, DType::U32, [0; 2])
+    }
+
+    /// Uniform in [low, high), or `low` where both are equal, for elements of `dtype`.
+    pub fn uniform(op: &'static str, low: f64, high: f64, dtype: DType) -> Result<Distribution> {
+        let (digits, most) = match dtype {
+            DType::F32 => (24, f64::from(f32::MAX)),
+            DType::F16 => (11, f64::from(f16::MAX)),
+            DType::BF16 => (8, f64::from(bf16::MAX)),
+            other => return Err(Error::DType { op, got: other, expected: "f32, f16 and bf16" }),
+        };
+        let fits = |bound: f64| bound.abs() <= most;
+        if !(fits(low) && fits(high) && fits(high - low) && low <= high) {
+            return Err(Error::argument(
+                op,
+                format!("low is {low:?} and high is {high:?} for {dtype}"),
+                "pass low <= high, both and their difference in the range of the element type",
+            ));
+        }
+        let (low, high) = (to_type(low, dtype), to_type(high, dtype));
+        let uniform = Distribution::floats(op, Kernel::uniform, f64::from(low), f64::from(high) - f64::from(low));
+        Ok(Distribution { shift: 32 - digits, limit: least_that_becomes(high, dtype), ..uniform })
+    }
+
+    /// Normal; `std` is not negative.
+    pub fn normal(op: &'static str, mean: f64, std: f64) -> Result<Distribution> {
+        if std >= 0.0 {
+            return Ok(Distribution::floats(op, Kernel::normal, mean, std));
+        }
+        Err(Error::argument(op, format!("std is {std:?}"), "pass a standard deviation that is not negative"))
+    }
+
+    /// Exponential with mean 1 / `rate`, never 0 in f32; `rate` is positive.
+    pub fn exponential(op: &'static str, rate: f64) -> Result<Distribution> {
+        if rate > 0.0 {
+            return Ok(Distribution::floats(op, Kernel::exponential, 1.0 / rate, 0.0));
+        }
+        Err(Error::argument(op, format!("the rate is {rate:?}"), "pass a rate above 0"))
+    }
+
+    /// `value` with probability `p`, else 0.
+    pub fn bernoulli(op: &'static str, p: f64, value: f64) -> Result<Distribution> {
+        if (0.0..=1.0).contains(&p) {
+            return Ok(Distribution::floats(op, Kernel::bernoulli, p, value));
+        }
+        Err(Error::argument(op, format!("p is {p:?}"), "pass a probability from 0 to 1"))
+    }
+
+    /// Whole numbers in [low, high), each as probable as any other to 2^-32, for elements of `dtype`. Floats take numbers that they
+    /// hold exactly: to 2^24 (f32), 2^11 (f16), 2^8 (bf16).
+    pub fn randint(op: &'static str, low: i64, high: i64, dtype: DType) -> Result<Distribution> {
+        let (least, most) = match dtype {
+            DType::I32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            DType::U32 => (0, i64::from(u32::MAX)),
+            DType::F32 => (-(1 << 24), 1 << 24),
+            DType::F16 => (-(1 << 11), 1 << 11),
+            DType::BF16 => (-(1 << 8), 1 << 8),
+            DType::Bool => (0, 1),
+        };
+        if low >= high || low < least || high > most + 1 {
+            return Err(Error::argument(
+                op,
+                format!("the range {low}..{high} for {dtype}"),
+                format!("pass low < high within {least}..{}", most + 1),
+            ));
+        }
+        let draws = if dtype == DType::U32 { DType::U32 } else { DType::I32 };
+        // 2^32 of them are written as 0.
+        Ok(Distribution::new(op, Kernel::randint, draws, [low as u32, (high - low) as u32]))
+    }
+
+    /// A new tensor of drawn elements.
+    #[track_caller]
+    pub fn draw(self, device: &Device, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let out = Tensor::empty_as(self.op, device, shape, self.draws, Category::Temporary)?;
+        self.fill_words(&out)?;
+        copy::to_dtype(&out, dtype)
+    }
+
+    /// Draws the elements of `out` anew, in row-major order, through views too.
+    #[track_caller]
+    pub fn fill_(self, out: &Tensor) -> Result<()> {
+        refuse_expanded(self.op, out)?;
+        if out.dtype() == self.draws && out.is_contiguous() {
+            return self.fill_words(out);
+        }
+        copy::copy_(out, &self.draw(out.device(), out.shape(), self.draws)?)
+    }
+
+    /// [`Distribution::fill_`] of a contiguous tensor of the type that is drawn.
+    #[track_caller]
+    fn fill_words(self, out: &Tensor) -> Result<()> {
+        let (op, device, len) = (self.op, out.device(), out.len());
+        if len == 0 {
+            return Ok(());
+        }
+        let fours = len.div_ceil(4);
+        let (len, out_offset) = (index(op, len)?, index(op, out.layout().offset())?);
+        let state = generator::take(device, fours as u64)?;
+        let kernel = self.kernel.form(0);
+        let rounds = grid::rounds(out.len(), kernel.form().constant("WG"), device.class().is_cpu());
+        let params = Random {
+            len,
+            rounds,
+            counter_low: state.offset as u32,
+            counter_high: (state.offset >> 32) as u32,
+            seed_low: state.seed as u32,
+            seed_high: (state.seed >> 32) as u32,
+            s: self.s,
+            t: self.t,
+            out_offset,
+            shift: self.shift,
+            limit: self.limit,
+            zero: 0,
+        };
+        launch(op, kernel, self.draws, &[out], &params, grid_for(op, kernel, fours.div_ceil(rounds as usize))?)
+    }
 }
 
-fn generator(device: &Device) -> Result<MutexGuard<'_, GeneratorState>> {
-    let generator: Option<&Generator> = device.shared().attachment(Generator::default);
-    let generator = generator
-        .ok_or_else(|| Error::argument("random", "the device has no room for a generator", "report this as a bug of linn"))?;
-    Ok(generator.0.lock().unwrap_or_else(PoisonError::into_inner))
+/// Reports elements of the contiguous f32 tensor `x` that its subject may not have, at the next synchronising call.
+#[track_caller]
+pub(crate) fn check(op: &'static str, x: &Tensor, subject: Subject) -> Result<()> {
+    if x.is_empty() {
+        return Ok(());
+    }
+    let kernel = Kernel::check_range.form(0);
+    let jobs = x.len().div_ceil(per_invocation(x.device(), kernel, x.len()));
+    let [low, high] = subject.range();
+    let params = Check {
+        jobs: index(op, jobs)?,
+        len: index(op, x.len())?,
+        offset: index(op, x.layout().offset())?,
+        label: subject.label(),
+        low,
+        high,
+        ..Check::default()
+    };
+    launch(op, kernel, DType::F32, &[x], &params, grid_for(op, kernel, jobs)?)
+}
+
+/// `value` as an element of `dtype` holds it.
+fn to_type(value: f64, dtype: DType) -> f32 {
+    match dtype {
+        DType::F16 => f16::from_f64(value).to_f32(),
+        DType::BF16 => bf16::from_f64(value).to_f32(),
+        _ => value as f32,
+    }
+}
+
+/// The least f32 that may be rounded to `bound` or beyond as an element of `dtype`: `bound` itself, for halves the middle between it
+/// and the half below.
+fn least_that_becomes(bound: f32, dtype: DType) -> f32 {
+    let below = |bits: u16| match bits {
+        0x0000 | 0x8000 => 0x8001,
+        negative if negative & 0x8000 != 0 => negative + 1,
+        positive => positive - 1,
+    };
+    match dtype {
+        DType::F16 => (bound + f16::from_bits(below(f16::from_f32(bound).to_bits())).to_f32()) / 2.0,
+        DType::BF16 => (bound + bf16::from_bits(below(bf16::from_f32(bound).to_bits())).to_f32()) / 2.0,
+        _ => bound,
+    }
+}
+
+impl Tensor {
+    /// f32, uniform in [0, 1), from the device's generator.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// device.manual_seed(0)?;
+    /// let x = linn::Tensor::rand(&device, &[2, 3])?;
+    /// assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));
+    /// # linn::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn rand(device: &Device, shape: &[usize]) -> Result<Tensor> {
+        Distribution::uniform("rand", 0.0, 1.0, DType::F32)?.draw(device, shape, DType::F32)
+    }
+
+    /// f32, normal with mean 0 and deviation 1, from the device's generator.
+    #[track_caller]
+    pub fn randn(device: &Device, shape: &[usize]) -> Result<Tensor> {
+        Distribution::normal("randn", 0.0, 1.0)?.draw(device, shape, DType::F32)
+    }
+
+    /// f32, normal with mean `mean` and standard deviation `std`.
+    ///
+    /// # Errors
+    /// Where `std` is negative or NaN.
+    #[track_caller]
+    pub fn normal(device: &Device, mean: f64, std: f64, shape: &[usize]) -> Result<Tensor> {
+        Distribution::normal("normal", mean, std)?.draw(device, shape, DType::F32)
+    }
+
+    /// i32 in [low, high), from the device's generator. For another type, [`Tensor::random_`] on [`Tensor::empty`].
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let dice = linn::Tensor::randint(&device, 1, 7, &[100])?;
+    /// assert!(dice.to_vec::<i32>()?.iter().all(|n| (1..=6).contains(n)));
+    /// # linn::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where the range is empty or not within i32.
+    #[track_caller]
+    pub fn randint(device: &Device, low: i64, high: i64, shape: &[usize]) -> Result<Tensor> {
+        Distribution::randint("randint", low, high, DType::I32)?.draw(device, shape, DType::I32)
+    }
 }

@@ -14,6 +14,7 @@ use crate::device::places::PlaceId;
 use crate::device::staging::Direction;
 use crate::device::{Device, Memory, WaitKind};
 use crate::error::{Error, Result};
+use crate::kernel::checks::Subject;
 use crate::kernel::labels;
 use crate::stream::Origin;
 use crate::stream::batch::STATUS_ALIGNMENT;
@@ -178,21 +179,27 @@ pub(super) fn take_error(device: &Device) -> Result<()> {
     core.late_error.take().map_or(Ok(()), Err)
 }
 
-/// Words: (number of the operation or 0, position of the index, the index, what it may be less than), after `covers` commands that may have
-/// written them.
+/// Words: (number of the operation or of what was checked, or 0; position; the index or element there; what the index may be less
+/// than), after `covers` commands that may have written them.
 fn report_status(device: &Device, status: &[u8], covers: u64) {
     let words: SmallVec<[u32; 4]> = bytemuck::pod_collect_to_vec::<u8, u32>(status).into_iter().collect();
-    let [code, position, index, len] = words[..] else { return };
+    let [code, position, value, len] = words[..] else { return };
     let mut core = device.shared().lock();
     core.reports.read = core.reports.read.max(covers);
     if code == 0 {
         return;
     }
-    let op = labels::name(code).unwrap_or("an index operation");
+    let checked = Subject::of_label(code);
+    let out_of_range = || Error::Device {
+        fact: format!(
+            "{}: index {} at position {position} is out of range for {len} entries",
+            labels::name(code).unwrap_or("an index operation"),
+            value as i32
+        ),
+        help: format!("indices must be from 0 to {}; the operation read entry 0 instead", len.saturating_sub(1)),
+    };
     core.clear_status = true;
     core.counters.failures += 1;
-    core.late_error.get_or_insert(Error::Device {
-        fact: format!("{op}: index {} at position {position} is out of range for {len} entries", index as i32),
-        help: format!("indices must be from 0 to {}; the operation read entry 0 instead", len.saturating_sub(1)),
-    });
+    core.late_error
+        .get_or_insert_with(|| checked.map_or_else(out_of_range, |subject| subject.error(position, f32::from_bits(value))));
 }

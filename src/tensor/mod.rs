@@ -4,8 +4,11 @@
 //! storage. Nothing here waits for the device unless its name says so (`item`, `to_vec`, printing).
 
 mod create;
-mod display;
+pub(crate) mod display;
+pub mod files;
 mod interop;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod pinned;
 mod storage;
 mod transfer;

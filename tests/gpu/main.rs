@@ -46,6 +46,7 @@ mod ops_sort;
 mod out_of_memory;
 mod own_kernels;
 mod pinned;
+mod random;
 mod random_gradients;
 mod random_programs;
 mod replay;

@@ -1,7 +1,6 @@
-//! Indices, cross entropy, random numbers and optimizer steps against their references.
+//! Indices, cross entropy and optimizer steps against their references.
 
 use linn::ops::optim::{self, Adam, Decay, Sgd};
-use linn::ops::random::{self, GeneratorState};
 use linn::ops::{index, loss, scatter};
 use linn::{DeviceOptions, Tensor};
 
@@ -149,34 +148,6 @@ fn cross_entropy_and_its_gradient() {
     let (x, t) = (tensor(&[1, 3], &[1000.0, -1000.0, 999.0]), Tensor::from_slice(&device(), &[1], &[0i32]).unwrap());
     let (mean, _) = loss::cross_entropy(&x, &t).unwrap();
     assert_close("large logits", &read(&mean), &[(1.0 + (-1f64).exp()).ln()], 1e-5, 0.0);
-}
-
-#[test]
-fn random_numbers_are_philox() {
-    let device = open(DeviceOptions::default());
-    let state = GeneratorState { seed: 0x1234_5678_9abc_def0, offset: u64::from(u32::MAX) - 1 };
-    let draw = |len: usize| {
-        random::set_generator_state(&device, state).unwrap();
-        reference::random_bits(state.seed, state.offset, len)
-    };
-    for len in [0, 1, 5, 4096, 70_001] {
-        let bits = draw(len);
-        assert_eq!(random::random_bits(&device, &[len]).unwrap().to_vec::<u32>().unwrap(), bits);
-        let after = random::generator_state(&device).unwrap();
-        assert_eq!(after.offset, state.offset.wrapping_add(len.div_ceil(4) as u64));
-        draw(len);
-        let got = random::uniform(&device, &[len], 0.0, 1.0).unwrap().to_vec::<f32>().unwrap();
-        let want: Vec<f32> = reference::uniform(&bits, 0.0, 1.0).iter().map(|x| *x as f32).collect();
-        assert_eq!(got, want, "uniforms are the same bits everywhere");
-        draw(len);
-        let got = random::randint(&device, &[len], -5, 1000).unwrap().to_vec::<i32>().unwrap();
-        assert_eq!(got, reference::randint(&bits, -5, 1000));
-        draw(len);
-        let got = random::normal(&device, &[len], 1.0, 2.0).unwrap().to_vec::<f32>().unwrap();
-        let padded = reference::random_bits(state.seed, state.offset, len.next_multiple_of(4));
-        assert_close("normal", &got, &reference::normal(&padded, 1.0, 2.0)[..len], 1e-5, 1e-5);
-    }
-    assert!(random::randint(&device, &[1], 3, 3).is_err());
 }
 
 #[test]

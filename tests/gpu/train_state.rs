@@ -278,7 +278,8 @@ fn dropout_drops_while_training_only() {
     assert!(kept.iter().all(|value| *value == 0.0 || (value - 4.0 / 3.0).abs() < 1e-6));
     dropout.eval();
     assert_eq!(values(&dropout.forward(&x).unwrap()), values(&x));
-    assert!(Dropout::new(1.0).is_err());
+    assert_eq!(values(&Dropout::new(1.0).unwrap().forward(&x).unwrap()), vec![0.0; 10_000]);
+    assert!(Dropout::new(1.1).is_err() && Dropout::new(f64::NAN).is_err());
     let layer = Linear::new(&device(), 100, 3, Bias::With).unwrap();
     assert!(values(&layer.weight).iter().all(|weight| weight.abs() <= 0.1));
 }

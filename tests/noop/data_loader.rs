@@ -251,3 +251,25 @@ fn the_loader_waits_for_no_device_and_refusals_are_answers() {
         assert!(device.host_waits().iter().all(|wait| !wait.location.file().starts_with("src")), "{:?}", device.host_waits());
     });
 }
+
+/// Elements that are less than a word, and end inside one.
+#[test]
+fn items_of_every_type_and_length() {
+    use half::f16;
+
+    for workers in [0, 2] {
+        let produce = |i: u64| {
+            let halves: Vec<f16> = (0..=i).map(|k| f16::from_f32(k as f32 - 0.5)).collect();
+            let bools: Vec<u8> = (0..=i).map(|k| u8::from(k % 2 == 0)).collect();
+            let len = [halves.len()];
+            Ok::<_, Error>(vec![HostTensor::new(&len, halves)?, HostTensor::new(&len, bools)?])
+        };
+        let loader = DataLoader::new(&open(), 0..9, options(workers, 2), produce).unwrap();
+        for (i, item) in loader.enumerate() {
+            let item = item.unwrap();
+            let halves: Vec<f32> = item[0].to_vec::<f16>().unwrap().iter().map(|x| x.to_f32()).collect();
+            assert_eq!(halves, (0..=i).map(|k| k as f32 - 0.5).collect::<Vec<_>>());
+            assert_eq!(item[1].to_vec::<u8>().unwrap(), (0..=i).map(|k| u8::from(k % 2 == 0)).collect::<Vec<_>>());
+        }
+    }
+}

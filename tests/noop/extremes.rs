@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use linn::autograd::{ConvOptions, ConvTransposeOptions, PadMode, Padding, PoolOptions};
+use linn::autograd::{ConvOptions, ConvTransposeOptions, PadMode, Padding, PoolOptions, Replacement};
 use linn::ops::reduce::KeepDim;
 use linn::{DType, Device, DeviceOptions, Result, Tensor};
 
@@ -54,6 +54,8 @@ const OPS: &[Op] = &[
     ("cummax", |x, a, _| done(x.cummax(a))),
     ("diff", |x, a, b| done(x.diff(a.min(40), b, None, None))),
     ("median", |x, a, _| done(x.median(a, KeepDim::Drop))),
+    ("random_", |x, a, b| x.random_(a as i64, b as i64)),
+    ("uniform_", |x, a, b| x.uniform_(a as f64, b as f64)),
     ("add_scalar", |x, a, _| done(x.add_scalar(a as i64))),
     ("conv2d", |x, a, b| {
         let options = ConvOptions { stride: &[a], dilation: &[b], padding: Padding::Zeros(&[1]), groups: 1 };
@@ -91,6 +93,9 @@ const COUNTED: &[Counted] = &[
     ("pixel_shuffle", |x, n| done(x.pixel_shuffle(n))),
     ("pixel_unshuffle", |x, n| done(x.pixel_unshuffle(n))),
     ("sum_to_size", |x, n| done(x.sum_to_size(&[n]))),
+    ("multinomial", |x, n| done(x.multinomial(n, Replacement::With))),
+    ("multinomial without", |x, n| done(x.multinomial(n, Replacement::Without))),
+    ("randperm", |x, n| done(Tensor::randperm(x.device(), n))),
     ("group_norm", |x, n| done(x.group_norm(n, None, None, 1e-5))),
     ("rms_norm", |x, n| done(x.rms_norm(&[n], None, None))),
 ];

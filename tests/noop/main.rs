@@ -5,12 +5,14 @@
 mod chance;
 mod data_loader;
 mod device;
+mod display;
 mod events;
 #[path = "../support/every_shader.rs"]
 mod every_shader;
 mod exit;
 mod extremes;
 mod field_reports;
+mod files;
 mod futures;
 mod hostile;
 mod interop;

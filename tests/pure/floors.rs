@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("memory", 1),
     ("timeline", 1),
     ("device", 2),
+    ("files", 2),
     ("kernel", 3),
     ("stream", 4),
     ("tensor", 5),

@@ -524,20 +524,31 @@ pub fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// Words of `len` elements: word j of counter offset + i belongs to element 4 i + j.
-pub fn random_bits(seed: u64, offset: u64, len: usize) -> Vec<u32> {
-    let words = |i: u64| philox([i as u32, (i >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32]);
+/// Words of `len` elements: word j of counter offset + i belongs to element 4 i + j. `block` is the counter's third word.
+pub fn words(seed: u64, offset: u64, block: u32, len: usize) -> Vec<u32> {
+    let words = |i: u64| philox([i as u32, (i >> 32) as u32, block, 0], [seed as u32, (seed >> 32) as u32]);
     (0..len).map(|e| words(offset.wrapping_add(e as u64 / 4))[e % 4]).collect()
 }
 
-/// Multiples of 2^-24 in [0, 1), mapped to [s, t).
-pub fn uniform(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
-    bits.iter().map(|word| s + (t - s) * f64::from(word >> 8) / 16_777_216.0).collect()
+pub fn random_bits(seed: u64, offset: u64, len: usize) -> Vec<u32> {
+    words(seed, offset, 0, len)
+}
+
+/// The first `digits` bits of a word as a fraction in [0, 1), mapped to [low, high), every step rounded to f32.
+pub fn uniform(bits: &[u32], digits: u32, low: f32, high: f32) -> Vec<f32> {
+    let scale = (f64::from(high) - f64::from(low)) as f32;
+    let value = |word: &u32| low + scale * ((word >> (32 - digits)) as f32 / (1u32 << digits) as f32);
+    bits.iter().map(value).map(|value| if value >= high { low } else { value }).collect()
+}
+
+/// Fractions of 24 bits, in [0, 1).
+fn fractions(bits: &[u32]) -> Vec<f64> {
+    bits.iter().map(|word| f64::from(word >> 8) / 16_777_216.0).collect()
 }
 
 /// Box-Muller over pairs of uniforms.
 pub fn normal(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
-    let u = uniform(bits, 0.0, 1.0);
+    let u = fractions(bits);
     let pair = |i: usize| {
         let radius = (-2.0 * (1.0 - u[i & !1]).ln()).sqrt();
         let turn = std::f64::consts::TAU * u[i | 1];
@@ -546,10 +557,25 @@ pub fn normal(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
     (0..bits.len()).map(pair).collect()
 }
 
-/// Whole numbers in s..t: the high word of word times range.
-pub fn randint(bits: &[u32], s: i32, t: i32) -> Vec<i32> {
-    let range = u64::from(t.wrapping_sub(s) as u32);
-    bits.iter().map(|word| s.wrapping_add(((u64::from(*word) * range) >> 32) as i32)).collect()
+/// s times minus the logarithm of numbers in (0, 1]; where that is 0, half of the least other one.
+pub fn exponential(bits: &[u32], s: f64) -> Vec<f64> {
+    fractions(bits).iter().map(|u| s * (-(1.0 - u).ln()).max(0.5 / 16_777_216.0)).collect()
+}
+
+/// t where a fraction is below s, else 0.
+pub fn bernoulli(bits: &[u32], s: f64, t: f64) -> Vec<f64> {
+    fractions(bits).iter().map(|u| if *u < s { t } else { 0.0 }).collect()
+}
+
+/// Whole numbers in s..s + range: the number of 64 bits, high word first, times range, without its last 64 bits.
+pub fn randint(high: &[u32], low: &[u32], s: i64, range: u64) -> Vec<i64> {
+    let number = |(high, low): (&u32, &u32)| u128::from(*high) << 32 | u128::from(*low);
+    high.iter().zip(low).map(number).map(|number| s + ((number * u128::from(range)) >> 64) as i64).collect()
+}
+
+/// The places of what is not from `low` to `high`.
+pub fn check_range(values: &[f64], low: f64, high: f64) -> Vec<usize> {
+    (0..values.len()).filter(|i| !(low..=high).contains(&values[*i])).collect()
 }
 
 /// Settings of one step of Adam; `decoupled` is AdamW.
