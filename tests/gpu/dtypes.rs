@@ -248,7 +248,7 @@ fn indexing_of_every_type() {
         ("amin", Box::new(reduce(ScatterReduce::Amin, Own::Included)), vec![2.0, 5.0, 1.0, 40.0]),
         ("mean", Box::new(reduce(ScatterReduce::Mean, Own::Included)), vec![6.0, 12.5, 9.5, 40.0]),
         ("index_add", Box::new(|x, i, s| x.index_add(0, i, s, 2)), vec![14.0, 30.0, 46.0, 40.0]),
-        ("index_put", Box::new(|x, i, s| x.index_put(&[i], s, Put::Add)), vec![12.0, 25.0, 38.0, 40.0]),
+        ("index_put", Box::new(|x, i, s| x.index_put([i], s, Put::Add)), vec![12.0, 25.0, 38.0, 40.0]),
         ("scatter", Box::new(|x, i, s| x.scatter(0, i, s)), vec![2.0, 5.0, 4.0, 40.0]),
         ("gather", Box::new(|x, i, _| x.gather(0, i)), vec![30.0, 10.0, 30.0, 30.0, 20.0]),
         ("index_select", Box::new(|x, i, _| x.index_select(0, i)), vec![30.0, 10.0, 30.0, 30.0, 20.0]),
@@ -435,7 +435,7 @@ fn optimizers_of_halves() {
         let y = tensor(&[4, 1], &[-1.5, 0.5, 2.5, 4.5].map(bf16::from_f32));
         for _ in 0..150 {
             x.linear(&w, None).unwrap().mse_loss(&y, linn::autograd::Reduction::Mean).unwrap().backward().unwrap();
-            linn::optim::clip_grad_norm_(&[w.clone()], 10.0).unwrap();
+            linn::optim::clip_grad_norm_(std::slice::from_ref(&w), 10.0).unwrap();
             optimizer.step().unwrap();
             optimizer.zero_grad();
         }

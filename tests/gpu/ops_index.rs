@@ -105,7 +105,7 @@ fn an_index_out_of_range_names_its_operation() {
         ("index_add", &|| x.index_add(0, &bad, &one, 1)),
         ("index_copy", &|| x.index_copy(0, &bad, &one)),
         ("index_fill", &|| x.index_fill(0, &bad, 1.0)),
-        ("index_put", &|| x.index_put(&[&bad], &one, Put::Replace)),
+        ("index_put", &|| x.index_put([&bad], &one, Put::Replace)),
         ("cross_entropy", &|| row.cross_entropy(&bad)),
     ];
     for (name, call) in calls {
