@@ -8,6 +8,7 @@ use crate::dtype::{DType, Scalar, result_type};
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::ops::unary::Approximate;
+use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
@@ -499,6 +500,7 @@ fn rounded_once<const N: usize>(
     operands: [&Tensor; N],
     of: impl Fn([&Tensor; N]) -> Result<Tensor>,
 ) -> Result<Tensor> {
+    let _origin = Origin::enter();
     let half = match result_type(op, operands.map(ops::elementwise::operand))? {
         half @ (DType::F16 | DType::BF16) => half,
         _ => return of(operands),

@@ -45,12 +45,12 @@ pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
 /// `of`, which moves elements and computes nothing, on elements that are words: halves as f32, bool as i32, and back.
 #[track_caller]
 pub(crate) fn through_words(x: &Tensor, of: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let _origin = Origin::enter();
     let words = match x.dtype() {
         DType::F16 | DType::BF16 => DType::F32,
         DType::Bool => DType::I32,
         _ => return of(x),
     };
-    let _origin = Origin::enter();
     to_dtype(&of(&to_dtype(x, words)?)?, x.dtype())
 }
 

@@ -32,9 +32,9 @@ const OP: &str = "matmul";
 /// `of` of the operands in f32 where they are halves, rounded to their type at the end.
 #[track_caller]
 fn in_f32(a: &Tensor, b: &Tensor, of: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let _origin = Origin::enter();
     match a.dtype() {
         half @ (DType::F16 | DType::BF16) => {
-            let _origin = Origin::enter();
             copy::to_dtype(&of(&copy::to_dtype(a, DType::F32)?, &copy::to_dtype(b, DType::F32)?)?, half)
         }
         _ => of(a, b),

@@ -115,7 +115,10 @@ fn composed(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, eps: f64) -> Res
     let centred = binary::sub(x, &mean)?;
     let rstd = unary::rsqrt(&unary::add_scalar(&row_mean(&unary::square(&centred)?)?, eps)?)?;
     let out = binary::mul(&binary::mul(&centred, &rstd)?, weight)?;
-    let out = bias.map_or(Ok(out.clone()), |bias| binary::add(&out, bias))?;
+    let out = match bias {
+        Some(bias) => binary::add(&out, bias)?,
+        None => out,
+    };
     let per_row = |x: &Tensor| Ok::<_, Error>(x.with_layout(Layout::contiguous("layer_norm", &[x.len()])?));
     Ok((out, per_row(&mean)?, per_row(&rstd)?))
 }
@@ -130,7 +133,10 @@ fn composed_backward([dy, x, weight, mean, rstd]: [&Tensor; 5], sum: Option<&Ten
     let g = binary::mul(dy, weight)?;
     let along = binary::mul(&normal, &row_mean(&binary::mul(&g, &normal)?)?)?;
     let dx = binary::mul(&binary::sub(&binary::sub(&g, &row_mean(&g)?)?, &along)?, &rstd)?;
-    sum.map_or(Ok(dx.clone()), |sum| binary::add(&dx, sum))
+    match sum {
+        Some(sum) => binary::add(&dx, sum),
+        None => Ok(dx),
+    }
 }
 
 #[track_caller]
