@@ -10,10 +10,10 @@ use crate::tensor::{Tensor, display};
 ///
 /// ```
 /// # let device = linn::Device::open()?;
-/// let x = linn::Tensor::new(&device, [[1.0f32, -2.5], [0.0, 1e3]])?;
-/// assert_eq!(x.to_string(), "tensor([[ 1.0000e+00, -2.5000e+00],\n        [ 0.0000e+00,  1.0000e+03]])");
+/// let x = linn::Tensor::new(&device, [[1.0f32, -2.5], [0.0, 1e4]])?;
+/// assert_eq!(x.to_string(), "tensor([[ 1.0000e+00, -2.5000e+00],\n        [ 0.0000e+00,  1.0000e+04]])");
 /// assert_eq!(format!("{:.1}", x.relu()?.narrow(1, 0, 1)?), "tensor([[1.],\n        [0.]])");
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -34,7 +34,7 @@ impl Tensor {
     /// let x = Tensor::empty(&device, &[4], DType::F16)?;
     /// x.uniform_(-1.0, 1.0)?;
     /// assert!(x.to_vec::<half::f16>()?.iter().all(|x| (-1.0..1.0).contains(&x.to_f32())));
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Tensor {
     /// let mut all = order.to_vec::<i32>()?;
     /// all.sort();
     /// assert_eq!(all, [0, 1, 2, 3, 4]);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     #[track_caller]
     pub fn randperm(device: &Device, n: usize) -> Result<Tensor> {
@@ -152,7 +152,7 @@ impl Tensor {
     /// # let device = linn::Device::open()?;
     /// let p = linn::Tensor::new(&device, [0.0f32, 1.0, 1.0])?;
     /// assert_eq!(p.bernoulli()?.to_vec::<f32>()?, [0.0, 1.0, 1.0]);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     #[track_caller]
     pub fn bernoulli(&self) -> Result<Tensor> {
@@ -174,7 +174,7 @@ impl Tensor {
     /// # let device = linn::Device::open()?;
     /// let x = linn::Tensor::ones(&device, &[100])?.dropout(0.75)?;
     /// assert!(x.to_vec::<f32>()?.iter().all(|x| *x == 0.0 || *x == 4.0));
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     #[track_caller]
     pub fn dropout(&self, p: f64) -> Result<Tensor> {
@@ -197,7 +197,7 @@ impl Tensor {
     /// let weights = linn::Tensor::new(&device, [0.0f32, 10.0, 3.0, 0.0])?;
     /// let drawn = weights.multinomial(2, Replacement::Without)?.to_vec::<i32>()?;
     /// assert!(drawn == [1, 2] || drawn == [2, 1]);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     ///
     /// # Errors

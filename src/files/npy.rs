@@ -29,7 +29,7 @@ pub(super) struct Header {
 ///
 /// let array = Array::new(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
 /// assert_eq!(npy::parse(&npy::write(&array))?, array);
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 ///
 /// # Errors

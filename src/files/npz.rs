@@ -22,7 +22,7 @@ const HEADER: u64 = 10_012;
 ///
 /// let arrays = [("w".to_string(), Array::new(&[3], &[1i32, 2, 3])?)].into();
 /// assert_eq!(npz::parse(&npz::write(&arrays)?)?, arrays);
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 ///
 /// let arrays = [("w".to_string(), Array::new(&[2], &[0.5f32, -1.0])?)].into();
 /// assert_eq!(safetensors::parse(&safetensors::write(&arrays)?)?, arrays);
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 ///
 /// # Errors

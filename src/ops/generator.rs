@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// let state = GeneratorState { seed: 7, offset: 250 };
 /// assert_eq!(state.to_string(), "7:250");
 /// assert_eq!("7:250".parse::<GeneratorState>()?, state);
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct GeneratorState {
@@ -62,7 +62,7 @@ impl Device {
     /// let first = linn::Tensor::rand(&device, &[3])?.to_vec::<f32>()?;
     /// device.manual_seed(1)?;
     /// assert_eq!(linn::Tensor::rand(&device, &[3])?.to_vec::<f32>()?, first);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     pub fn manual_seed(&self, seed: u64) -> Result<()> {
         self.set_rng_state(GeneratorState { seed, offset: 0 })
@@ -89,7 +89,7 @@ impl Device {
     /// let next = linn::Tensor::randn(&device, &[2])?.to_vec::<f32>()?;
     /// device.set_rng_state(state)?;
     /// assert_eq!(linn::Tensor::randn(&device, &[2])?.to_vec::<f32>()?, next);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     pub fn rng_state(&self) -> Result<GeneratorState> {
         Ok(*generator(self)?)

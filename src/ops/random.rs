@@ -213,7 +213,7 @@ impl Tensor {
     /// device.manual_seed(0)?;
     /// let x = linn::Tensor::rand(&device, &[2, 3])?;
     /// assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     #[track_caller]
     pub fn rand(device: &Device, shape: &[usize]) -> Result<Tensor> {
@@ -241,7 +241,7 @@ impl Tensor {
     /// # let device = linn::Device::open()?;
     /// let dice = linn::Tensor::randint(&device, 1, 7, &[100])?;
     /// assert!(dice.to_vec::<i32>()?.iter().all(|n| (1..=6).contains(n)));
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Tensor {
     /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
     /// x.t()?.save_npy(&path)?; // as np.save does
     /// assert_eq!(Tensor::load_npy(&device, &path)?.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Tensor {
 /// let (x, y) = (Tensor::new(&device, [1.0f32, 2.0])?, Tensor::new(&device, 7i32)?);
 /// save_npz(&path, &[("x".into(), &x), ("y".into(), &y)])?; // as np.savez does
 /// assert_eq!(load_npz(&device, &path)?["y"].item::<i32>()?, 7);
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 ///
 /// # Errors
@@ -103,7 +103,7 @@ pub fn save_npz(path: impl AsRef<Path>, tensors: &[(String, &Tensor)]) -> Result
 /// let w = Tensor::new(&device, [0.5f32, -1.0])?;
 /// save_safetensors(&path, &[("layer.weight".into(), &w)])?;
 /// assert_eq!(load_safetensors(&device, &path)?["layer.weight"].to_vec::<f32>()?, [0.5, -1.0]);
-/// # linn::Result::Ok(())
+/// # Ok::<(), linn::Error>(())
 /// ```
 ///
 /// # Errors

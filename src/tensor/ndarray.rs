@@ -16,7 +16,7 @@ impl Tensor {
     /// let array = ndarray::array![[1.0f32, 2.0], [3.0, 4.0]];
     /// let x = Tensor::from_ndarray(&device, &array.t())?;
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     #[track_caller]
     pub fn from_ndarray<T, S, D>(device: &Device, array: &ArrayBase<S, D>) -> Result<Tensor>
@@ -38,7 +38,7 @@ impl Tensor {
     /// # let device = Device::open()?;
     /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
     /// assert_eq!(x.t()?.to_ndarray::<f32>()?[[0, 1]], 3.0);
-    /// # linn::Result::Ok(())
+    /// # Ok::<(), linn::Error>(())
     /// ```
     ///
     /// # Errors
