@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use linn::autograd::BackwardOptions;
+use linn::autograd::{BackwardOptions, Retain};
 use linn::tensor::TensorRead;
 use linn::{Device, Tensor};
 
@@ -132,10 +132,13 @@ fn verdict(sums: [Sum; 7], h: f64, slope: f64) -> Verdict {
     }
 }
 
+/// The results of a call with tensors by name.
+type Results = dyn Fn(&BTreeMap<String, Tensor>) -> Answer<Vec<Tensor>>;
+
 /// A function of named tensors, with the weights of its results (`None`: this one has no gradient).
 struct Function<'a> {
     device: &'a Device,
-    call: &'a dyn Fn(&BTreeMap<String, Tensor>) -> Answer<Vec<Tensor>>,
+    call: &'a Results,
     weights: Vec<Option<Host>>,
 }
 
@@ -151,7 +154,7 @@ impl Function<'_> {
         for (out, weights) in outputs.iter().zip(&self.weights) {
             if let (Some(weights), true) = (weights, out.requires_grad()) {
                 let gradient = Some(upload(self.device, weights)?);
-                out.backward_with(BackwardOptions { gradient, retain: linn::autograd::Retain::Graph, ..Default::default() })?;
+                out.backward_with(BackwardOptions { gradient, retain: Retain::Graph })?;
             }
         }
         let mut slope = 0.0;
