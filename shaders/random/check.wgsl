@@ -1,5 +1,4 @@
-// Tells the host of an element of a that is not from p.low to p.high (NaN never is): [label, position, element, label]. Of several
-// the first to arrive reports.
+// Reports an element of a that is not from p.low to p.high (NaN never is).
 
 @compute @workgroup_size(WG)
 fn main(
@@ -16,11 +15,7 @@ fn main(
         if !is_nan(value) && value >= p.low && value <= p.high {
             continue;
         }
-        if atomicMax(&status[0], p.label) == 0u {
-            atomicStore(&status[1], i);
-            atomicStore(&status[2], bitcast<u32>(value));
-            atomicStore(&status[3], p.label);
-        }
+        report(i, bitcast<u32>(value), 0u);
         return;
     }
 }

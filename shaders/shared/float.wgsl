@@ -63,13 +63,8 @@ fn f_expm1(x: f32) -> f32 {
     return select(select(f_exp(x) - 1.0, (y * x) * x + x, abs(x) <= 0.35), x, x == 0.0);
 }
 
-// log(x) = e ln 2 + log(m), m from sqrt(1/2) to sqrt(2); log(0) = -inf, log of a negative number is NaN.
-fn f_log(x: f32) -> f32 {
-    let small = x < 1.17549435e-38;
-    let bits = bitcast<u32>(select(x, x * 8388608.0, small));
-    let shifted = bitcast<i32>(bits - 0x3f3504f3u) >> 23u;
-    let f = from_bits(bits - (bitcast<u32>(shifted) << 23u)) - 1.0;
-    let e = f32(shifted) - select(0.0, 23.0, small);
+// e ln 2 + log(1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1.
+fn f_log_near(f: f32, e: f32) -> f32 {
     var y = 6.971611443e-2;
     y = y * f - 1.147973381e-1;
     y = y * f + 1.168541992e-1;
@@ -81,7 +76,16 @@ fn f_log(x: f32) -> f32 {
     y = y * f + 3.333333118e-1;
     let f2 = f * f;
     let log_m = f + ((y * f) * f2 + (e * -2.12194440e-4 - 0.5 * f2));
-    var out = log_m + e * 0.693359375;
+    return log_m + e * 0.693359375;
+}
+
+// log(x) = e ln 2 + log(m), m from sqrt(1/2) to sqrt(2); log(0) = -inf, log of a negative number is NaN.
+fn f_log(x: f32) -> f32 {
+    let small = x < 1.17549435e-38;
+    let bits = bitcast<u32>(select(x, x * 8388608.0, small));
+    let shifted = bitcast<i32>(bits - 0x3f3504f3u) >> 23u;
+    let m = from_bits(bits - (bitcast<u32>(shifted) << 23u));
+    var out = f_log_near(m - 1.0, f32(shifted) - select(0.0, 23.0, small));
     out = select(out, x, is_nan(x) || x == f_infinity());
     out = select(out, f_nan(), x < 0.0);
     return select(out, -f_infinity(), x == 0.0);

@@ -1,11 +1,9 @@
 // Less common f32 functions, over those of shared/float.wgsl.
 
-// log(1 + x): what 1 + x rounds away is put back (Kahan).
+// log(1 + x), near 0 without the sum: what it rounds away cannot be put back, as drivers simplify (1 + x) - 1 to x (Mesa).
 fn f_log1p(x: f32) -> f32 {
-    let u = 1.0 + x;
-    let exact = f_log(u) * (x / (u - 1.0));
-    let out = select(exact, x, u == 1.0);
-    return select(out, f_log(u), abs(u) == f_infinity() || is_nan(u) || u <= 0.0);
+    let out = select(f_log(1.0 + x), f_log_near(x, 0.0), abs(x) < 0.29);
+    return f_or_nan(select(out, x, x == 0.0), x);
 }
 
 // (e^x - e^-x) / 2; through e^(x/2), so that it is finite as far as the result is.

@@ -1,13 +1,26 @@
-// An index outside 0..len reads entry 0, and the status words tell the host: [label, position, index, len]. Of several bad
-// indices the first to arrive reports, so that the words belong together.
+// The first to report tells the host [label, position, what is there, limit]; what comes later is dropped, so that the words belong
+// together.
+fn report(position: u32, what: u32, limit: u32) {
+    loop {
+        let told = atomicCompareExchangeWeak(&status[0], 0u, p.label);
+        if told.exchanged {
+            atomicStore(&status[1], position);
+            atomicStore(&status[2], what);
+            atomicStore(&status[3], limit);
+            return;
+        }
+        // (A weak exchange may fail though the word is 0.)
+        if told.old_value != 0u {
+            return;
+        }
+    }
+}
+
+// An index outside 0..len is reported and reads entry 0.
 fn checked(index: i32, len: u32, position: u32) -> u32 {
     if index >= 0 && u32(index) < len {
         return u32(index);
     }
-    if atomicMax(&status[0], p.label) == 0u {
-        atomicStore(&status[1], position);
-        atomicStore(&status[2], bitcast<u32>(index));
-        atomicStore(&status[3], len);
-    }
+    report(position, bitcast<u32>(index), len);
     return 0u;
 }

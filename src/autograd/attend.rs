@@ -23,6 +23,16 @@ pub struct AttentionOptions<'a> {
 impl Tensor {
     /// softmax(q k^T scale + mask) v with this tensor as q `[.., T, D]`, k `[.., S, D]` and v `[.., S, E]` -> `[.., T, E]`; dimensions
     /// before the last two broadcast. A query that sees no key gives 0.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::AttentionOptions;
+    /// let (q, v) = (Tensor::new(&device, [[0.0f32], [0.0]])?, Tensor::new(&device, [[1.0f32], [3.0]])?);
+    /// let options = AttentionOptions { is_causal: true, ..Default::default() };
+    /// assert_eq!(q.scaled_dot_product_attention_with(&q, &v, options)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn scaled_dot_product_attention_with(&self, k: &Tensor, v: &Tensor, options: AttentionOptions<'_>) -> Result<Tensor> {
         const OP: &str = "scaled_dot_product_attention";

@@ -39,12 +39,32 @@ pub struct BackwardOptions {
 
 impl Tensor {
     /// Adds the gradient of this scalar to [`Tensor::grad`] of every leaf it was computed from, and frees the graph.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?.requires_grad_(true)?;
+    /// x.square()?.sum_all()?.backward()?;
+    /// assert_eq!(x.grad().map(|grad| grad.to_vec::<f32>()).transpose()?, Some(vec![2.0, 4.0]));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn backward(&self) -> Result<()> {
         self.backward_with(BackwardOptions::default())
     }
 
     /// [`Tensor::backward`] with a gradient to start from, or keeping the graph.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::BackwardOptions;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?.requires_grad_(true)?;
+    /// let gradient = Some(Tensor::new(&device, [1.0f32, 10.0])?);
+    /// x.square()?.backward_with(BackwardOptions { gradient, ..Default::default() })?;
+    /// assert_eq!(x.grad().map(|grad| grad.to_vec::<f32>()).transpose()?, Some(vec![2.0, 40.0]));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn backward_with(&self, options: BackwardOptions) -> Result<()> {
         let (_no_grad, _origin) = (no_grad_guard(), Origin::enter());
@@ -55,6 +75,16 @@ impl Tensor {
 
 /// The gradients of the sum of `outputs` (scalars) by `inputs`, in their order; nothing is added to any leaf, and what the
 /// outputs saved is freed. An input that no output depends on is an error.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::grad;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?.requires_grad_(true)?;
+/// let y = x.square()?.sum_all()?;
+/// assert_eq!(grad(&[&y], &[&x])?[0].to_vec::<f32>()?, [2.0, 4.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let (_no_grad, _origin) = (no_grad_guard(), Origin::enter());

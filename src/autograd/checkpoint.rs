@@ -12,6 +12,17 @@ use crate::tensor::Tensor;
 ///
 /// `f` must compute the same each time (draw no random numbers). Gradients also reach leaves that `f` uses without being
 /// passed them (its weights); so the result always wants gradients while recording is on.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::checkpoint;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?.requires_grad_(true)?;
+/// let y = checkpoint(|x| x[0].exp()?.log()?.square(), &[&x])?; // exp and log are computed again backward
+/// y.sum_all()?.backward()?;
+/// assert!(x.grad().is_some());
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn checkpoint(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static, inputs: &[&Tensor]) -> Result<Tensor> {
     let plain: Vec<Tensor> = inputs.iter().map(|input| input.detach()).collect();

@@ -73,15 +73,65 @@ macro_rules! convolutions {
 convolutions! {
     /// Sums of the products of each window with the weights, plus bias: self `[N, C, L]` (or one sample), weight `[O, C / G, K]`, bias
     /// `[O]` -> `[N, O, windows]`. Channels that G does not divide, and windows of more than the padded input, are errors.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::ConvOptions;
+    /// let x = Tensor::new(&device, [[[1.0f32, 2.0, 3.0]]])?;
+    /// let weight = Tensor::new(&device, [[[1.0f32, 10.0]]])?;
+    /// assert_eq!(x.conv1d(&weight, None, ConvOptions::default())?.to_vec::<f32>()?, [21.0, 32.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     conv1d, 1, convolve, ConvOptions;
     /// [`Tensor::conv1d`] in two dimensions: self `[N, C, H, W]`, weight `[O, C / G, h, w]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::ConvOptions;
+    /// let x = Tensor::new(&device, [[[[1.0f32, 2.0], [3.0, 4.0]]]])?;
+    /// let weight = Tensor::new(&device, [[[[1.0f32, 10.0]]]])?;
+    /// assert_eq!(x.conv2d(&weight, None, ConvOptions::default())?.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     conv2d, 2, convolve, ConvOptions;
     /// [`Tensor::conv1d`] in three dimensions: self `[N, C, D, H, W]`, weight `[O, C / G, d, h, w]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::ConvOptions;
+    /// let x = Tensor::new(&device, [[[[[1.0f32, 2.0], [3.0, 4.0]]]]])?;
+    /// let weight = Tensor::new(&device, [[[[[1.0f32, 10.0]]]]])?;
+    /// assert_eq!(x.conv3d(&weight, None, ConvOptions::default())?.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     conv3d, 3, convolve, ConvOptions;
     /// The gradient of [`Tensor::conv1d`] by its input, as an operation: self `[N, C, L]` (or one sample), weight `[C, O / G, K]`, bias
     /// `[O]` -> `[N, O, (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::ConvTransposeOptions;
+    /// let x = Tensor::new(&device, [[[1.0f32, 2.0]]])?;
+    /// let weight = Tensor::new(&device, [[[1.0f32, 10.0]]])?;
+    /// assert_eq!(x.conv_transpose1d(&weight, None, ConvTransposeOptions::default())?.to_vec::<f32>()?, [1.0, 12.0, 20.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     conv_transpose1d, 1, convolve_transposed, ConvTransposeOptions;
     /// [`Tensor::conv_transpose1d`] in two dimensions: self `[N, C, H, W]`, weight `[C, O / G, h, w]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::ConvTransposeOptions;
+    /// let x = Tensor::new(&device, [[[[1.0f32, 2.0]]]])?;
+    /// let weight = Tensor::new(&device, [[[[1.0f32, 10.0]]]])?;
+    /// assert_eq!(x.conv_transpose2d(&weight, None, ConvTransposeOptions::default())?.to_vec::<f32>()?, [1.0, 12.0, 20.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     conv_transpose2d, 2, convolve_transposed, ConvTransposeOptions;
 }
 

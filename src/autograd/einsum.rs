@@ -17,6 +17,17 @@ struct Named {
 /// The sum of the products of all elements whose indices agree, as `equation` names them: `ij,jk->ik` is the product of two
 /// matrices. A letter that is twice in an operand means its diagonal, `...` the dimensions that have no letter, which broadcast;
 /// lengths of 1 do so too. Without `->` the result has the letters that occur once, in alphabetical order.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::einsum;
+/// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+/// let y = Tensor::new(&device, [1.0f32, 10.0])?;
+/// assert_eq!(einsum("ij,j->i", &[&x, &y])?.to_vec::<f32>()?, [21.0, 43.0]);
+/// assert_eq!(einsum("ii", &[&x])?.item::<f32>()?, 5.0);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
     let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();

@@ -26,6 +26,15 @@ impl Default for GradcheckOptions {
 /// Compares the gradients of `f` with central differences at `inputs` (f32, any layout). `f` may have any shape of result:
 /// its elements are weighted by fixed numbers and summed, on the host in f64. Waits for the device many times.
 /// The error names the worst element.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::{GradcheckOptions, gradcheck};
+/// let x = Tensor::new(&device, [0.5f32, -1.0])?;
+/// assert!(gradcheck(|x| x[0].tanh(), &[x], GradcheckOptions::default()).is_ok());
+/// # Ok::<(), linn::Error>(())
+/// ```
 pub fn gradcheck(f: impl Fn(&[Tensor]) -> Result<Tensor>, inputs: &[Tensor], options: GradcheckOptions) -> Result<()> {
     let leaves: Vec<Tensor> = inputs.iter().map(|input| input.detach().requires_grad_(true)).collect::<Result<_>>()?;
     let out = f(&leaves)?;

@@ -11,6 +11,14 @@ use crate::tensor::Tensor;
 impl Tensor {
     /// This tensor as a leaf that collects gradients (`true`), or one that does not (`false`). Clones made earlier are not
     /// touched. Errors for integer tensors, and for `false` on a result of a recorded operation (use [`Tensor::detach`]).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?.requires_grad_(true)?;
+    /// assert!(x.requires_grad());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn requires_grad_(self, wanted: bool) -> Result<Tensor> {
         let is_result = interior_of(&self).is_some();
         match wanted {
@@ -40,11 +48,29 @@ impl Tensor {
 
     /// The gradient collected so far, of the tensor's own shape. `None` before the first backward pass, and for results of
     /// operations (use [`grad`](super::grad) or a hook for those).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, 3.0f32)?.requires_grad_(true)?;
+    /// x.square()?.backward()?;
+    /// assert_eq!(x.grad().map(|grad| grad.item::<f32>()).transpose()?, Some(6.0));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn grad(&self) -> Option<Tensor> {
         leaf_of(self).and_then(|leaf| lock(&leaf.grad).clone())
     }
 
     /// Replaces the gradient of a leaf; it must have the tensor's shape.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, 3.0f32)?.requires_grad_(true)?;
+    /// x.set_grad(Some(Tensor::new(&device, 1.0f32)?))?;
+    /// assert!(x.grad().is_some());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
         let leaf = leaf_of(self).ok_or_else(|| {
             Error::autograd("set_grad on a tensor that collects no gradient", "call requires_grad_(true) on it first")
@@ -64,6 +90,16 @@ impl Tensor {
     }
 
     /// Drops the gradient (PyTorch's `set_to_none`); the next backward pass stores its own without adding.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, 3.0f32)?.requires_grad_(true)?;
+    /// x.square()?.backward()?;
+    /// x.zero_grad();
+    /// assert!(x.grad().is_none());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn zero_grad(&self) {
         if let Some(leaf) = leaf_of(self) {
             // Taken out first: the memory goes back when the lock is free again.
@@ -73,6 +109,16 @@ impl Tensor {
 
     /// Calls `hook` with every gradient of this tensor during backward passes, no lock held; an answer `Some(other)`
     /// replaces the gradient. Errors for tensors that want no gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, 3.0f32)?.requires_grad_(true)?;
+    /// let hook = x.register_hook(|grad| Ok(Some(grad.mul_scalar(10.0)?)))?;
+    /// x.square()?.backward()?;
+    /// assert_eq!(x.grad().map(|grad| grad.item::<f32>()).transpose()?, Some(60.0));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn register_hook(&self, hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static) -> Result<HookHandle> {
         let hook = RegisteredHook { id: next_number(), call: Arc::new(hook) as Arc<Hook> };
         let id = hook.id;

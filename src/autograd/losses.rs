@@ -72,6 +72,16 @@ pub struct ClassOptions<'a> {
 /// Losses of two tensors, element by element; they broadcast.
 impl Tensor {
     /// (self - target)^2.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let target = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.mse_loss(&target, Reduction::Mean)?.item::<f32>()?, 2.5);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "mse_loss";
@@ -79,6 +89,16 @@ impl Tensor {
     }
 
     /// |self - target|.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let target = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.l1_loss(&target, Reduction::Sum)?.item::<f32>()?, 3.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "l1_loss";
@@ -86,6 +106,16 @@ impl Tensor {
     }
 
     /// With d = |self - target|: d^2 / 2 beta where d is below beta, else d - beta / 2. PyTorch's default beta is 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [1.5f32, 2.0])?;
+    /// let target = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.smooth_l1_loss(&target, 1.0, Reduction::None)?.to_vec::<f32>()?, [0.125, 1.5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "smooth_l1_loss";
@@ -100,6 +130,16 @@ impl Tensor {
     }
 
     /// With d = |self - target|: d^2 / 2 where d is below delta, else delta (d - delta / 2). PyTorch's default delta is 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [1.5f32, 2.0])?;
+    /// let target = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.huber_loss(&target, 1.0, Reduction::None)?.to_vec::<f32>()?, [0.125, 1.5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "huber_loss";
@@ -110,6 +150,16 @@ impl Tensor {
     }
 
     /// target (log(target) - self), for self the logarithm of a probability; where `log_target`, the target is one too.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [[0.5f32, 0.5]])?.log()?;
+    /// let target = Tensor::new(&device, [[1.0f32, 0.0]])?;
+    /// assert_eq!(format!("{:.4}", x.kl_div(&target, false, Reduction::BatchMean)?.item::<f32>()?), "0.6931");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn kl_div(&self, target: &Tensor, log_target: bool, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "kl_div";
@@ -123,6 +173,17 @@ impl Tensor {
     }
 
     /// -weight (target log(self) + (1 - target) log(1 - self)) for probabilities of one shape; logarithms count from -100 on.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [0.5f32, 0.9])?;
+    /// let target = Tensor::new(&device, [1.0f32, 1.0])?;
+    /// let out = x.binary_cross_entropy(&target, None, Reduction::None)?.to_vec::<f32>()?;
+    /// assert_eq!(format!("{out:.4?}"), "[0.6931, 0.1054]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "binary_cross_entropy";
@@ -140,6 +201,17 @@ impl Tensor {
 
     /// [`Tensor::binary_cross_entropy`] of sigmoid(self), without overflow on the way; `pos_weight` is a factor of the losses of
     /// positive targets.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::Reduction;
+    /// let x = Tensor::new(&device, [0.0f32, 2.0])?;
+    /// let target = Tensor::new(&device, [1.0f32, 1.0])?;
+    /// let out = x.binary_cross_entropy_with_logits(&target, None, None, Reduction::None)?.to_vec::<f32>()?;
+    /// assert_eq!(format!("{out:.4?}"), "[0.6931, 0.1269]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn binary_cross_entropy_with_logits(
         &self,
@@ -174,6 +246,16 @@ impl Tensor {
 impl Tensor {
     /// -weight\[target\] self\[target\], where self holds logarithms of probabilities and targets are classes (i32). A target out of
     /// range is reported by the next call that waits for the device.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::ClassOptions;
+    /// let x = Tensor::new(&device, [[-1.0f32, -2.0], [-3.0, -0.5]])?;
+    /// let target = Tensor::new(&device, [0i32, 1])?;
+    /// assert_eq!(x.nll_loss(&target, ClassOptions::default())?.item::<f32>()?, 0.75);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn nll_loss(&self, target: &Tensor, options: ClassOptions<'_>) -> Result<Tensor> {
         const OP: &str = "nll_loss";
@@ -182,6 +264,16 @@ impl Tensor {
     }
 
     /// Cross entropy of softmax(self) and targets that are classes (i32), or probabilities of all classes in the shape of self.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::{ClassOptions, Reduction};
+    /// let (x, target) = (Tensor::new(&device, [[0.0f32, 1.0], [0.0, 0.0]])?, Tensor::new(&device, [1i32, 0])?);
+    /// let options = ClassOptions { reduction: Reduction::None, ..Default::default() };
+    /// assert_eq!(format!("{:.4?}", x.cross_entropy_with(&target, options)?.to_vec::<f32>()?), "[0.3133, 0.6931]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cross_entropy_with(&self, target: &Tensor, options: ClassOptions<'_>) -> Result<Tensor> {
         const OP: &str = "cross_entropy";

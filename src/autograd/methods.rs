@@ -21,18 +21,42 @@ use crate::tensor::Tensor;
 
 impl Tensor {
     /// -x.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, -2.0])?;
+    /// assert_eq!(x.neg()?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn neg(&self) -> Result<Tensor> {
         record_unary("neg", self, &[], ops::unary::neg(self)?, |b| ops::unary::neg(b.grad()))
     }
 
     /// x + scalar.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.add_scalar(0.5)?.to_vec::<f32>()?, [1.5, 2.5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn add_scalar(&self, scalar: impl Into<Scalar>) -> Result<Tensor> {
         record_unary("add_scalar", self, &[], ops::unary::add_scalar(self, scalar)?, |b| Ok(b.grad().clone()))
     }
 
     /// x * scalar.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.mul_scalar(3.0)?.to_vec::<f32>()?, [3.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn mul_scalar(&self, scalar: impl Into<Scalar>) -> Result<Tensor> {
         let scalar = scalar.into();
@@ -41,6 +65,14 @@ impl Tensor {
     }
 
     /// x ^ exponent.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.pow_scalar(2.0)?.to_vec::<f32>()?, [1.0, 4.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         let exponent = exponent.into();
@@ -51,6 +83,14 @@ impl Tensor {
     }
 
     /// min(max(x, low), high).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [-2.0f32, 0.5, 3.0])?;
+    /// assert_eq!(x.clamp(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn clamp(&self, low: impl Into<Scalar>, high: impl Into<Scalar>) -> Result<Tensor> {
         let out = ops::unary::clamp(self, low, high)?;
@@ -59,6 +99,15 @@ impl Tensor {
     }
 
     /// self + other, broadcast.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [10.0f32, 20.0])?;
+    /// assert_eq!(x.add(&y)?.to_vec::<f32>()?, [11.0, 22.0, 13.0, 24.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn add(&self, other: &Tensor) -> Result<Tensor> {
         let (a, b) = (self.layout, other.layout);
@@ -69,6 +118,15 @@ impl Tensor {
     }
 
     /// self - other, broadcast.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [5.0f32, 7.0])?;
+    /// let y = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.sub(&y)?.to_vec::<f32>()?, [4.0, 5.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn sub(&self, other: &Tensor) -> Result<Tensor> {
         let (a, b) = (self.layout, other.layout);
@@ -80,6 +138,15 @@ impl Tensor {
     }
 
     /// self * other, broadcast.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [[10.0f32], [100.0]])?;
+    /// assert_eq!(x.mul(&y)?.to_vec::<f32>()?, [10.0, 20.0, 300.0, 400.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn mul(&self, other: &Tensor) -> Result<Tensor> {
         record("mul", &[self, other], &[self, other], ops::binary::mul(self, other)?, |ctx| {
@@ -91,6 +158,15 @@ impl Tensor {
     }
 
     /// self / other, broadcast.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [6.0f32, 7.0])?;
+    /// let y = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.div(&y)?.to_vec::<f32>()?, [3.0, 1.75]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn div(&self, other: &Tensor) -> Result<Tensor> {
         record("div", &[self, other], &[self, other], ops::binary::div(self, other)?, |ctx| {
@@ -102,6 +178,15 @@ impl Tensor {
     }
 
     /// self ^ other, broadcast.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [2.0f32, 3.0])?;
+    /// let y = Tensor::new(&device, [3.0f32, 2.0])?;
+    /// assert_eq!(x.pow(&y)?.to_vec::<f32>()?, [8.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn pow(&self, other: &Tensor) -> Result<Tensor> {
         let out = ops::binary::pow(self, other)?;
@@ -115,12 +200,30 @@ impl Tensor {
     }
 
     /// The larger of both, element by element, broadcast; equal ones share the gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 5.0])?;
+    /// let y = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.maximum(&y)?.to_vec::<f32>()?, [2.0, 5.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn maximum(&self, other: &Tensor) -> Result<Tensor> {
         self.extreme("maximum", other, ops::binary::maximum(self, other)?, rules::binary::Extreme::Larger)
     }
 
     /// The smaller of both, element by element, broadcast; equal ones share the gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 5.0])?;
+    /// let y = Tensor::new(&device, [2.0f32, 4.0])?;
+    /// assert_eq!(x.minimum(&y)?.to_vec::<f32>()?, [1.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn minimum(&self, other: &Tensor) -> Result<Tensor> {
         self.extreme("minimum", other, ops::binary::minimum(self, other)?, rules::binary::Extreme::Smaller)
@@ -136,6 +239,16 @@ impl Tensor {
     }
 
     /// This tensor where `condition` is not 0, else `other`; all three broadcast (PyTorch's `x.where(condition, other)`).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = Tensor::new(&device, [-1.0f32, -2.0])?;
+    /// let condition = x.gt(&Tensor::new(&device, 1.5f32)?)?;
+    /// assert_eq!(x.where_(&condition, &y)?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn where_(&self, condition: &Tensor, other: &Tensor) -> Result<Tensor> {
         let (a, b) = (self.layout, other.layout);
@@ -148,6 +261,16 @@ impl Tensor {
     }
 
     /// Sum over `dims` (empty: all).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.sum(&[0], KeepDim::Drop)?.to_vec::<f32>()?, [4.0, 6.0]);
+    /// assert_eq!(x.sum(&[1], KeepDim::Keep)?.shape(), [2, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn sum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         let (layout, over) = (self.layout, resolved("sum", dims, self.rank())?);
@@ -156,6 +279,15 @@ impl Tensor {
     }
 
     /// Mean over `dims` (empty: all).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.mean(&[1], KeepDim::Drop)?.to_vec::<f32>()?, [1.5, 3.5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn mean(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         let (layout, over) = (self.layout, resolved("mean", dims, self.rank())?);
@@ -164,24 +296,58 @@ impl Tensor {
     }
 
     /// Sum of all elements, 0-d.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.sum_all()?.item::<f32>()?, 10.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn sum_all(&self) -> Result<Tensor> {
         self.sum(&[], KeepDim::Drop)
     }
 
     /// Mean of all elements, 0-d.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.mean_all()?.item::<f32>()?, 2.5);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn mean_all(&self) -> Result<Tensor> {
         self.mean(&[], KeepDim::Drop)
     }
 
     /// Maximum over `dims` (empty: all); NaN wins, equal elements share the gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.amax(&[1], KeepDim::Drop)?.to_vec::<f32>()?, [5.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn amax(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         self.reduced_extreme("amax", dims, ops::reduce::amax(self, dims, keep)?)
     }
 
     /// Minimum over `dims` (empty: all); NaN wins, equal elements share the gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.amin(&[0], KeepDim::Drop)?.to_vec::<f32>()?, [1.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn amin(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         self.reduced_extreme("amin", dims, ops::reduce::amin(self, dims, keep)?)
@@ -195,6 +361,17 @@ impl Tensor {
     }
 
     /// Matrix product by PyTorch's rules: vectors, matrices, batches with broadcasting.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [[1.0f32], [10.0]])?;
+    /// let z = x.matmul(&y)?;
+    /// assert_eq!(z.shape(), [2, 1]);
+    /// assert_eq!(z.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
         record("matmul", &[self, other], &[self, other], ops::matmul::matmul(self, other)?, |ctx| {
@@ -206,6 +383,16 @@ impl Tensor {
     }
 
     /// x weight^T + bias: x `[.., K]`, weight `[N, K]`, bias `[N]` -> `[.., N]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0]])?;
+    /// let weight = Tensor::new(&device, [[1.0f32, 0.0], [3.0, 4.0]])?;
+    /// let bias = Tensor::new(&device, [0.5f32, 0.25])?;
+    /// assert_eq!(x.linear(&weight, Some(&bias))?.to_vec::<f32>()?, [1.5, 11.25]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         let out = ops::matmul::linear(self, weight, bias)?;
@@ -224,6 +411,14 @@ impl Tensor {
     }
 
     /// exp(x) / sum(exp(x)) along `dim`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [0.0f32, 1.0])?;
+    /// assert_eq!(format!("{:.4?}", x.softmax(0)?.to_vec::<f32>()?), "[0.2689, 0.7311]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn softmax(&self, dim: isize) -> Result<Tensor> {
         let out = ops::softmax::softmax(self, dim)?;
@@ -233,12 +428,28 @@ impl Tensor {
     }
 
     /// exp(-x) / sum(exp(-x)) along `dim`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [0.0f32, 1.0])?;
+    /// assert_eq!(format!("{:.4?}", x.softmin(0)?.to_vec::<f32>()?), "[0.7311, 0.2689]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn softmin(&self, dim: isize) -> Result<Tensor> {
         self.neg()?.softmax(dim)
     }
 
     /// x - log(sum(exp(x))) along `dim`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [0.0f32, 1.0])?;
+    /// assert_eq!(format!("{:.4?}", x.log_softmax(0)?.to_vec::<f32>()?), "[-1.3133, -0.3133]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn log_softmax(&self, dim: isize) -> Result<Tensor> {
         let out = ops::softmax::log_softmax(self, dim)?;
@@ -248,6 +459,15 @@ impl Tensor {
     }
 
     /// Mean of -log softmax(x)`[target]` over the rows: x `[N, V]`, targets `[N]` (i32) -> 0-d.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let logits = Tensor::new(&device, [[0.0f32, 1.0], [0.0, 0.0]])?;
+    /// let targets = Tensor::new(&device, [1i32, 0])?;
+    /// assert_eq!(format!("{:.4}", logits.cross_entropy(&targets)?.item::<f32>()?), "0.5032");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cross_entropy(&self, targets: &Tensor) -> Result<Tensor> {
         let (loss, logsumexp) = ops::loss::cross_entropy(self, targets)?;
@@ -257,6 +477,14 @@ impl Tensor {
     }
 
     /// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, whose length weight and bias have.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 3.0]])?;
+    /// assert_eq!(format!("{:.4?}", x.layer_norm(None, None, 1e-5)?.to_vec::<f32>()?), "[-1.0000, 1.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         let (out, mean, rstd) = ops::norm::layer_norm(self, weight, bias, eps)?;
@@ -269,6 +497,15 @@ impl Tensor {
 
     /// Rows of this table `[V, C]` named by `ids` `[..]` (i32) -> `[.., C]`. An id out of range is reported by the next call that
     /// waits for the device.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let table = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let ids = Tensor::new(&device, [1i32, 1, 0])?;
+    /// assert_eq!(table.embedding(&ids)?.to_vec::<f32>()?, [3.0, 4.0, 3.0, 4.0, 1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn embedding(&self, ids: &Tensor) -> Result<Tensor> {
         self.rows("embedding", ids)
@@ -283,6 +520,15 @@ impl Tensor {
     }
 
     /// `out[i][j]` = `x[i][index[i][j]]` for `dim` 1, and so on (index i32); what has 0 dimensions counts as a vector of one.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let index = Tensor::new(&device, [[1i32], [0]])?;
+    /// assert_eq!(x.gather(1, &index)?.to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn gather(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
         self.elements("gather", dim, index)
@@ -303,6 +549,16 @@ impl Tensor {
     }
 
     /// softmax(q k^T / sqrt(D)) v with this tensor as q `[B,H,T,D]`; k and v `[B,H,S,D]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::attention::Mask;
+    /// let q = Tensor::new(&device, [[[[0.0f32], [0.0]]]])?;
+    /// let v = Tensor::new(&device, [[[[1.0f32], [3.0]]]])?;
+    /// assert_eq!(q.scaled_dot_product_attention(&q, &v, Mask::Causal)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn scaled_dot_product_attention(&self, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor> {
         let (out, probs) = ops::attention::scaled_dot_product_attention(self, k, v, mask)?;
@@ -311,6 +567,15 @@ impl Tensor {
     }
 
     /// The same values as another element type; gradients flow between float types only.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::DType;
+    /// let x = Tensor::new(&device, [1.9f32, -1.9])?;
+    /// assert_eq!(x.to_dtype(DType::I32)?.to_vec::<i32>()?, [1, -1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype() {
@@ -329,6 +594,14 @@ impl Tensor {
 impl Tensor {
     /// The same tensor on `device`: itself where it lives there, else a copy through the host, which waits for this tensor's own
     /// last command (a hidden wait, see [`crate::device::SyncDebug`]). Gradients flow back to the first device.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert!(x.to(&device)?.shares_storage(&x));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn to(&self, device: &Device) -> Result<Tensor> {
         if self.device().same(device) {
@@ -345,6 +618,16 @@ impl Tensor {
 }
 
 /// The tensors one after the other along `dim`. Tensors of shape `[0]` go with any others, and add nothing (PyTorch's rule).
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::cat;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let y = Tensor::new(&device, [3.0f32])?;
+/// assert_eq!(cat(&[&x, &y], 0)?.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let vectors = tensors.iter().all(|tensor| tensor.rank() == 1);
@@ -369,6 +652,17 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 }
 
 /// The tensors, all of one shape, along a new dimension at position `dim` (negative: from the back, -1 is behind the last).
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::stack;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let y = Tensor::new(&device, [3.0f32, 4.0])?;
+/// assert_eq!(stack(&[&x, &y], 0)?.shape(), [2, 2]);
+/// assert_eq!(stack(&[&x, &y], 1)?.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn stack(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
     let shape = tensors.first().map_or(&[][..], |first| first.shape());

@@ -19,7 +19,41 @@
 //! # let _ = gradient; Ok(()) }
 //! ```
 //!
+//! # Shapes, types and errors
+//!
+//! What holds for every operation whose docs say nothing else:
+//! - *Shapes*: several operands are broadcast, that is, aligned at the last dimension, with lengths of 1 repeated. A result is a
+//!   new contiguous tensor; an operation that gives a view says so. `dim` counts from 0, negative ones from the back.
+//! - *Types*: operands of several types meet by PyTorch's promotion ([`result_type`](crate::dtype::result_type)). Functions of real
+//!   numbers (`sin`, `/`) take i32, u32 and bool as f32. What is asked (`<`, `isnan`) is answered in bool, positions are i32. f16
+//!   and bf16 are computed in f32 and rounded at the end of each operation.
+//! - *In place* (`relu_`, through views too): the result must have this tensor's shape, and its type must be no higher in kind (bool,
+//!   integer, float). A leaf that wants gradients, and a view that names an element twice, are errors.
+//! - *Errors* come from the call and name the operation and the operands: [`Error::Shape`](crate::Error::Shape),
+//!   [`Error::DType`](crate::Error::DType), [`Error::Argument`](crate::Error::Argument),
+//!   [`Error::DeviceMismatch`](crate::Error::DeviceMismatch), [`Error::OutOfMemory`](crate::Error::OutOfMemory). What only the
+//!   device sees, an index out of range, is the error of the next call that waits for it.
+//!
 //! Read next: `graph.rs` (nouns), `record.rs` (forward), `backward.rs` (the walk), `rules/` (one formula per operation).
+
+/// The example in the docs of a method that a table makes: what `x.call` is, to four digits, or what x becomes in place.
+macro_rules! example {
+    ($call:literal for $($var:ident = $value:literal),+ is $element:ident $want:literal) => {
+        example!(@ concat!("let out = x.", $call, "?.to_vec::<", stringify!($element), ">()?;"), $($var = $value),+, $want)
+    };
+    ($name:ident($given:literal) for $($var:ident = $value:literal),+ becomes $want:literal) => {
+        example!(
+            @ concat!("x.", stringify!($name), "(", $given, ")?;\nlet out = x.to_vec::<f32>()?;"), $($var = $value),+, $want
+        )
+    };
+    (@ $call:expr, $($var:ident = $value:literal),+, $want:literal) => {
+        concat!(
+            "\n```\n# use linn::{Device, Tensor, autograd::{Own, Put, ScatterReduce}};\n# let device = Device::open()?;\n",
+            $("let ", stringify!($var), " = Tensor::new(&device, ", $value, ")?;\n",)+
+            $call, "\nassert_eq!(format!(\"{out:.4?}\"), \"", $want, "\");\n# Ok::<(), linn::Error>(())\n```"
+        )
+    };
+}
 
 mod attend;
 mod backward;

@@ -8,17 +8,37 @@ thread_local! {
 }
 
 /// True when operations of this thread are recorded (the initial state of every thread).
+///
+/// ```
+/// use linn::autograd::{is_grad_enabled, no_grad};
+/// assert!(is_grad_enabled());
+/// assert!(!no_grad(is_grad_enabled));
+/// ```
 pub fn is_grad_enabled() -> bool {
     RECORDS.get()
 }
 
 /// Runs `f` without recording: results want no gradients and nothing is saved.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::no_grad;
+/// let x = Tensor::new(&device, [1.0f32])?.requires_grad_(true)?;
+/// assert!(!no_grad(|| x.square())?.requires_grad());
+/// # Ok::<(), linn::Error>(())
+/// ```
 pub fn no_grad<T>(f: impl FnOnce() -> T) -> T {
     let _guard = no_grad_guard();
     f()
 }
 
 /// Runs `f` with recording on, inside a [`no_grad`] scope.
+///
+/// ```
+/// use linn::autograd::{enable_grad, is_grad_enabled, no_grad};
+/// assert!(no_grad(|| enable_grad(is_grad_enabled)));
+/// ```
 pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
     let _guard = enable_grad_guard();
     f()

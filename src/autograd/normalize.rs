@@ -35,6 +35,15 @@ impl Default for NormOptions<'_> {
 
 impl Tensor {
     /// [`Tensor::layer_norm`] over the last dimensions, whose lengths are `normalized_shape`; weight and bias have that shape.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 3.0], [5.0, 7.0]])?;
+    /// let out = x.layer_norm_over(&[2], None, None, 1e-5)?.to_vec::<f32>()?;
+    /// assert_eq!(format!("{out:.4?}"), "[-1.0000, 1.0000, -1.0000, 1.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn layer_norm_over(
         &self,
@@ -51,6 +60,14 @@ impl Tensor {
 
     /// x / sqrt(mean(x^2) + eps) * weight, with the mean over the last dimensions, whose lengths are `normalized_shape`; weight has
     /// that shape. Without eps it is that of f32, 2^-23.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[3.0f32, 4.0]])?;
+    /// assert_eq!(format!("{:.4?}", x.rms_norm(&[2], None, None)?.to_vec::<f32>()?), "[0.8485, 1.1314]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn rms_norm(&self, normalized_shape: &[usize], weight: Option<&Tensor>, eps: impl Into<Option<f64>>) -> Result<Tensor> {
         const OP: &str = "rms_norm";
@@ -67,6 +84,16 @@ impl Tensor {
 
     /// (x - mean) / sqrt(variance + eps) * weight + bias per channel (dimension 1): `[N, C, ..]`. Mean and biased variance are those of
     /// the input over all other dimensions in training, else the running ones, which then are needed.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::NormOptions;
+    /// let x = Tensor::new(&device, [[1.0f32, 0.0], [3.0, 4.0]])?;
+    /// let options = NormOptions { training: true, ..Default::default() };
+    /// assert_eq!(format!("{:.4?}", x.batch_norm(options)?.to_vec::<f32>()?), "[-1.0000, -1.0000, 1.0000, 1.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn batch_norm(&self, options: NormOptions<'_>) -> Result<Tensor> {
         let over: Vec<isize> = (0..self.rank() as isize).filter(|dim| *dim != 1).collect();
@@ -74,6 +101,16 @@ impl Tensor {
     }
 
     /// [`Tensor::batch_norm`] with mean and variance of each channel of each sample: `[N, C, ..]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::NormOptions;
+    /// let x = Tensor::new(&device, [[[1.0f32, 3.0], [2.0, 6.0]]])?;
+    /// let options = NormOptions { training: true, ..Default::default() };
+    /// assert_eq!(format!("{:.4?}", x.instance_norm(options)?.to_vec::<f32>()?), "[-1.0000, 1.0000, -1.0000, 1.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn instance_norm(&self, options: NormOptions<'_>) -> Result<Tensor> {
         const OP: &str = "instance_norm";
@@ -86,6 +123,14 @@ impl Tensor {
 
     /// (x - mean) / sqrt(variance + eps) * weight + bias with mean and biased variance over each of `groups` groups of channels of each
     /// sample: `[N, C, ..]`, weight and bias `[C]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 3.0, 2.0, 6.0]])?;
+    /// assert_eq!(format!("{:.4?}", x.group_norm(2, None, None, 1e-5)?.to_vec::<f32>()?), "[-1.0000, 1.0000, -1.0000, 1.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn group_norm(&self, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         const OP: &str = "group_norm";

@@ -18,6 +18,15 @@ fn too_many(op: &'static str, x: &Tensor, count: usize) -> Error {
 
 impl Tensor {
     /// The `len` entries of dimension `dim` from `start` on (negative: from the back).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.narrow(0, 1, 2)?.to_vec::<f32>()?, [2.0, 3.0]);
+    /// assert_eq!(x.narrow(0, -2, 2)?.to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn narrow(&self, dim: isize, start: isize, len: usize) -> Result<Tensor> {
         const OP: &str = "narrow";
@@ -38,6 +47,15 @@ impl Tensor {
     }
 
     /// Entry `index` of dimension `dim` (negative: from the back); the dimension is gone.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.select(0, 1)?.to_vec::<f32>()?, [3.0, 4.0]);
+    /// assert_eq!(x.select(1, -1)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn select(&self, dim: isize, index: isize) -> Result<Tensor> {
         const OP: &str = "select";
@@ -56,6 +74,15 @@ impl Tensor {
 
     /// Every `step`-th entry of dimension `dim` in `range`, by Python's rules: negative bounds count from the back, and what
     /// lies outside is cut off. `x.slice(0, 1..-1, 2)` is PyTorch's `x[1:-1:2]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0, 5.0])?;
+    /// assert_eq!(x.slice(0, 1..-1, 1)?.to_vec::<f32>()?, [2.0, 3.0, 4.0]);
+    /// assert_eq!(x.slice(0, .., 2)?.to_vec::<f32>()?, [1.0, 3.0, 5.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn slice(&self, dim: isize, range: impl RangeBounds<isize>, step: usize) -> Result<Tensor> {
         const OP: &str = "slice";
@@ -88,6 +115,16 @@ impl Tensor {
 
     /// Parts of `size` along `dim`, the last one shorter where it does not divide. One node: the gradients of all parts are
     /// joined by one copy.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let parts = x.split(2, 0)?;
+    /// assert_eq!(parts[0].to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(parts[1].to_vec::<f32>()?, [3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
         let dim = self.existing("split", dim)?;
@@ -100,6 +137,15 @@ impl Tensor {
     }
 
     /// Parts of the lengths `sizes` along `dim`; they must add up to its length.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let parts = x.split_with_sizes(&[1, 2], 0)?;
+    /// assert_eq!(parts[1].to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn split_with_sizes(&self, sizes: &[usize], dim: isize) -> Result<Vec<Tensor>> {
         const OP: &str = "split_with_sizes";
@@ -117,6 +163,16 @@ impl Tensor {
 
     /// At most `count` parts along `dim`, all of the same length but the last, which may be shorter (PyTorch's rule: 5 entries in
     /// 4 chunks are 2, 2 and 1).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0, 5.0])?;
+    /// let parts = x.chunk(4, 0)?;
+    /// assert_eq!(parts.len(), 3);
+    /// assert_eq!(parts[0].to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn chunk(&self, count: usize, dim: isize) -> Result<Vec<Tensor>> {
         let at = self.existing("chunk", dim)?;
@@ -130,6 +186,16 @@ impl Tensor {
     }
 
     /// `sections` parts along `dim` whose lengths differ by at most 1, longer ones first.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let parts = x.tensor_split(2, 0)?;
+    /// assert_eq!(parts[0].to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(parts[1].to_vec::<f32>()?, [3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn tensor_split(&self, sections: usize, dim: isize) -> Result<Vec<Tensor>> {
         const OP: &str = "tensor_split";
@@ -147,6 +213,16 @@ impl Tensor {
 
     /// Parts along `dim` between the positions `cuts`, by Python's rules (PyTorch's `tensor_split` with indices): `[2, 4]` gives
     /// the entries `..2`, `2..4` and `4..`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let parts = x.tensor_split_at(&[1], 0)?;
+    /// assert_eq!(parts[0].to_vec::<f32>()?, [1.0]);
+    /// assert_eq!(parts[1].to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn tensor_split_at(&self, cuts: &[isize], dim: isize) -> Result<Vec<Tensor>> {
         const OP: &str = "tensor_split";
@@ -164,6 +240,15 @@ impl Tensor {
     }
 
     /// The entries of dimension `dim`, one by one; the dimension is gone.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let rows = x.unbind(0)?;
+    /// assert_eq!(rows[1].to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn unbind(&self, dim: isize) -> Result<Vec<Tensor>> {
         const OP: &str = "unbind";
@@ -174,6 +259,15 @@ impl Tensor {
 
     /// The entries where the index of dimension `dim2` is that of `dim1` plus `offset`, as the last dimension; `dim1` and `dim2`
     /// are gone. PyTorch's defaults are 0, 0 and 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.diagonal(0, 0, 1)?.to_vec::<f32>()?, [1.0, 4.0]);
+    /// assert_eq!(x.diagonal(1, 0, 1)?.to_vec::<f32>()?, [2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn diagonal(&self, offset: isize, dim1: isize, dim2: isize) -> Result<Tensor> {
         const OP: &str = "diagonal";
@@ -190,6 +284,16 @@ impl Tensor {
 
     /// Windows of `size` entries of dimension `dim`, one every `step` entries; the entries of a window are the last dimension.
     /// Windows may overlap: written in place, such a view holds what came last.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let windows = x.unfold(0, 2, 1)?;
+    /// assert_eq!(windows.shape(), [2, 2]);
+    /// assert_eq!(windows.to_vec::<f32>()?, [1.0, 2.0, 2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn unfold(&self, dim: isize, size: usize, step: usize) -> Result<Tensor> {
         const OP: &str = "unfold";

@@ -36,12 +36,30 @@ impl Default for PoolOptions<'_> {
 impl Tensor {
     /// Means over windows of `kernel_size` entries: `[N, C, L]` -> `[N, C, windows]`. Windows of more than the padded picture, and
     /// padding of more than half a window, are errors.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PoolOptions;
+    /// let x = Tensor::new(&device, [[[1.0f32, 3.0, 5.0, 7.0]]])?;
+    /// assert_eq!(x.avg_pool1d(&[2], PoolOptions::default())?.to_vec::<f32>()?, [2.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn avg_pool1d(&self, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<Tensor> {
         avg_pool(Over::pictures("avg_pool1d", self, 1)?, kernel_size, options)
     }
 
     /// [`Tensor::avg_pool1d`] over windows in two dimensions: `[N, C, H, W]` -> `[N, C, rows of windows, windows in a row]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PoolOptions;
+    /// let x = Tensor::new(&device, [[[[1.0f32, 3.0], [5.0, 7.0]]]])?;
+    /// assert_eq!(x.avg_pool2d(&[2], PoolOptions::default())?.to_vec::<f32>()?, [4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn avg_pool2d(&self, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<Tensor> {
         avg_pool(Over::pictures("avg_pool2d", self, 2)?, kernel_size, options)
@@ -50,6 +68,17 @@ impl Tensor {
     /// (maxima over windows of `kernel_size` entries, their positions in a channel as i32): `[N, C, L]` -> `[N, C, windows]`. The
     /// first of equal entries counts, and gets the gradient; NaN is the largest. Errors as in [`Tensor::avg_pool1d`], and for a
     /// picture without entries.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PoolOptions;
+    /// let x = Tensor::new(&device, [[[1.0f32, 3.0, 7.0, 5.0]]])?;
+    /// let (values, positions) = x.max_pool1d(&[2], PoolOptions::default())?;
+    /// assert_eq!(values.to_vec::<f32>()?, [3.0, 7.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn max_pool1d(&self, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<(Tensor, Tensor)> {
         max_pool(Over::pictures("max_pool1d", self, 1)?, kernel_size, options)
@@ -57,6 +86,17 @@ impl Tensor {
 
     /// [`Tensor::max_pool1d`] over windows in two dimensions: `[N, C, H, W]` -> `[N, C, rows of windows, windows in a row]`. The
     /// position of row h and column w is h W + w.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PoolOptions;
+    /// let x = Tensor::new(&device, [[[[1.0f32, 3.0], [7.0, 5.0]]]])?;
+    /// let (values, positions) = x.max_pool2d(&[2], PoolOptions::default())?;
+    /// assert_eq!(values.to_vec::<f32>()?, [7.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn max_pool2d(&self, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<(Tensor, Tensor)> {
         max_pool(Over::pictures("max_pool2d", self, 2)?, kernel_size, options)
@@ -64,12 +104,28 @@ impl Tensor {
 
     /// Means over as many windows as `output_size` asks for (`[None]`: as many as there are entries): `[N, C, L]` ->
     /// `[N, C, output_size]`. Window i goes from floor(i L / output_size) to below ceil((i + 1) L / output_size).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[[1.0f32, 3.0, 5.0, 7.0]]])?;
+    /// assert_eq!(x.adaptive_avg_pool1d(&[Some(2)])?.to_vec::<f32>()?, [2.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn adaptive_avg_pool1d(&self, output_size: &[Option<isize>]) -> Result<Tensor> {
         adaptive_avg_pool(Over::pictures("adaptive_avg_pool1d", self, 1)?, output_size)
     }
 
     /// [`Tensor::adaptive_avg_pool1d`] in two dimensions: `[N, C, H, W]` -> `[N, C, output_size]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[[[1.0f32, 3.0], [5.0, 7.0]]]])?;
+    /// assert_eq!(x.adaptive_avg_pool2d(&[Some(1), None])?.to_vec::<f32>()?, [3.0, 5.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn adaptive_avg_pool2d(&self, output_size: &[Option<isize>]) -> Result<Tensor> {
         adaptive_avg_pool(Over::pictures("adaptive_avg_pool2d", self, 2)?, output_size)
@@ -77,6 +133,17 @@ impl Tensor {
 
     /// The windows of [`Tensor::avg_pool2d`] as columns (`torch.nn.functional.unfold`): `[N, C, H, W]` -> `[N, C h w, windows]` for
     /// windows of h times w entries.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PoolOptions;
+    /// let x = Tensor::new(&device, [[[[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]]])?;
+    /// let y = x.im2col(&[2], PoolOptions { stride: &[1], ..Default::default() })?;
+    /// assert_eq!(y.shape(), [1, 4, 2]);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 2.0, 3.0, 4.0, 5.0, 5.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn im2col(&self, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<Tensor> {
         const OP: &str = "im2col";

@@ -22,19 +22,73 @@ macro_rules! products {
 
 products! {
     /// Product of two vectors `[K]` of one length -> 0-d.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = Tensor::new(&device, [3.0f32, 4.0])?;
+    /// assert_eq!(x.dot(&y)?.item::<f32>()?, 11.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     dot: 1 by 1;
     /// [`Tensor::dot`]; they differ for complex numbers only, which linn does not have.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = Tensor::new(&device, [3.0f32, 4.0])?;
+    /// assert_eq!(x.vdot(&y)?.item::<f32>()?, 11.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     vdot: 1 by 1;
     /// Product of a matrix `[M, K]` and a vector `[K]` -> `[M]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let v = Tensor::new(&device, [1.0f32, 10.0])?;
+    /// assert_eq!(x.mv(&v)?.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     mv: 2 by 1;
     /// Product of two matrices, `[M, K]` and `[K, N]` -> `[M, N]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [[1.0f32], [10.0]])?;
+    /// assert_eq!(x.mm(&y)?.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     mm: 2 by 2;
     /// Products of as many matrices as there are in both, `[B, M, K]` and `[B, K, N]` -> `[B, M, N]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[[1.0f32, 2.0]], [[3.0, 4.0]]])?;
+    /// let y = Tensor::new(&device, [[[1.0f32], [10.0]], [[1.0], [100.0]]])?;
+    /// assert_eq!(x.bmm(&y)?.to_vec::<f32>()?, [21.0, 403.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     bmm: 3 by 3;
 }
 
 impl Tensor {
     /// Products of all elements of two vectors: `[M]` and `[N]` -> `[M, N]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = Tensor::new(&device, [3.0f32, 4.0])?;
+    /// assert_eq!(x.outer(&y)?.to_vec::<f32>()?, [3.0, 4.0, 6.0, 8.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
         const OP: &str = "outer";
@@ -44,6 +98,15 @@ impl Tensor {
 
     /// Sums of products over the last dimension of both, whose lengths are equal: `[.., K]` and `[::, K]` -> `[.., ::]`. With a
     /// 0-d operand the product of both.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [1.0f32, 10.0])?;
+    /// assert_eq!(x.inner(&y)?.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
         const OP: &str = "inner";
@@ -60,24 +123,64 @@ impl Tensor {
 
     /// beta self + alpha (a b): a `[M, K]`, b `[K, N]`, self broadcasts to `[M, N]`. With beta 0 what self holds, NaN too, does not
     /// count.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[100.0f32]])?;
+    /// let a = Tensor::new(&device, [[1.0f32, 2.0]])?;
+    /// let b = Tensor::new(&device, [[3.0f32], [4.0]])?;
+    /// assert_eq!(x.addmm(&a, &b, 0.5, 2.0)?.to_vec::<f32>()?, [72.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
         self.plus("addmm", beta.into(), alpha.into(), a.mm(b))
     }
 
     /// beta self + alpha (a v): a `[M, K]`, v `[K]`, self broadcasts to `[M]`; beta as in [`Tensor::addmm`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [100.0f32])?;
+    /// let a = Tensor::new(&device, [[1.0f32, 2.0]])?;
+    /// let v = Tensor::new(&device, [3.0f32, 4.0])?;
+    /// assert_eq!(x.addmv(&a, &v, 1.0, 1.0)?.to_vec::<f32>()?, [111.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn addmv(&self, a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
         self.plus("addmv", beta.into(), alpha.into(), a.mv(v))
     }
 
     /// beta self + alpha (u v^T): u `[M]`, v `[N]`, self broadcasts to `[M, N]`; beta as in [`Tensor::addmm`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[100.0f32, 0.0]])?;
+    /// let u = Tensor::new(&device, [2.0f32])?;
+    /// let v = Tensor::new(&device, [3.0f32, 4.0])?;
+    /// assert_eq!(x.addr(&u, &v, 1.0, 1.0)?.to_vec::<f32>()?, [106.0, 8.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn addr(&self, u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
         self.plus("addr", beta.into(), alpha.into(), u.outer(v))
     }
 
     /// beta self + alpha (a b): a `[B, M, K]`, b `[B, K, N]`, self broadcasts to `[B, M, N]`; beta as in [`Tensor::addmm`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[[100.0f32]]])?;
+    /// let a = Tensor::new(&device, [[[1.0f32, 2.0]]])?;
+    /// let b = Tensor::new(&device, [[[3.0f32], [4.0]]])?;
+    /// assert_eq!(x.baddbmm(&a, &b, 1.0, 1.0)?.to_vec::<f32>()?, [111.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn baddbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
         self.plus("baddbmm", beta.into(), alpha.into(), a.bmm(b))
@@ -85,6 +188,16 @@ impl Tensor {
 
     /// beta self + alpha times the sum of the products of a batch: a `[B, M, K]`, b `[B, K, N]`, self broadcasts to `[M, N]`; beta
     /// as in [`Tensor::addmm`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[100.0f32]])?;
+    /// let a = Tensor::new(&device, [[[1.0f32]], [[2.0]]])?;
+    /// let b = Tensor::new(&device, [[[3.0f32]], [[4.0]]])?;
+    /// assert_eq!(x.addbmm(&a, &b, 1.0, 1.0)?.to_vec::<f32>()?, [111.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn addbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
         const OP: &str = "addbmm";
@@ -110,6 +223,15 @@ impl Tensor {
     }
 
     /// Kronecker product: every element of self times all of `other`. Shapes are aligned at the back, their lengths multiply.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 10.0])?;
+    /// let y = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.kron(&y)?.to_vec::<f32>()?, [1.0, 2.0, 10.0, 20.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn kron(&self, other: &Tensor) -> Result<Tensor> {
         let rank = self.rank().max(other.rank());
@@ -132,6 +254,15 @@ impl Tensor {
 
     /// Sums of products over the dimensions `dims` of self and `other_dims` of `other`, in pairs of equal lengths (of which one
     /// may be 1); the dimensions that are left follow each other. PyTorch's `dims=n` is the last n of self and the first n of `other`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [[1.0f32], [10.0]])?;
+    /// assert_eq!(x.tensordot(&y, &[1], &[0])?.to_vec::<f32>()?, [21.0, 43.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn tensordot(&self, other: &Tensor, dims: &[isize], other_dims: &[isize]) -> Result<Tensor> {
         const OP: &str = "tensordot";

@@ -29,6 +29,15 @@ pub enum PadMode {
 impl Tensor {
     /// The entries of dimension `dim` named by `index` (i32, 1-d or 0-d), in its order. One out of range is reported by the next
     /// call that waits for the device.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let index = Tensor::new(&device, [1i32, 1])?;
+    /// assert_eq!(x.index_select(0, &index)?.to_vec::<f32>()?, [3.0, 4.0, 3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn index_select(&self, dim: isize, index: &Tensor) -> Result<Tensor> {
         self.entries("index_select", dim, index)
@@ -62,6 +71,14 @@ impl Tensor {
     }
 
     /// Reversed along `dims`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.flip(&[1])?.to_vec::<f32>()?, [2.0, 1.0, 4.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn flip(&self, dims: &[isize]) -> Result<Tensor> {
         let mut out = self.positive()?;
@@ -88,6 +105,14 @@ impl Tensor {
     }
 
     /// Reversed along dimension 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.fliplr()?.to_vec::<f32>()?, [2.0, 1.0, 4.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn fliplr(&self) -> Result<Tensor> {
         if self.rank() < 2 {
@@ -97,6 +122,14 @@ impl Tensor {
     }
 
     /// Reversed along dimension 0.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.flipud()?.to_vec::<f32>()?, [3.0, 4.0, 1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn flipud(&self) -> Result<Tensor> {
         if self.rank() < 1 {
@@ -106,6 +139,14 @@ impl Tensor {
     }
 
     /// Moved by `shifts` along `dims`, what falls out at one end comes in at the other; without `dims` as if of one dimension.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.roll(&[1], &[0])?.to_vec::<f32>()?, [3.0, 1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn roll(&self, shifts: &[isize], dims: &[isize]) -> Result<Tensor> {
         if dims.is_empty() && shifts.len() == 1 {
@@ -133,6 +174,14 @@ impl Tensor {
     }
 
     /// Turned by 90 degrees `k` times, from the first of `dims` to the second.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.rot90(1, &[0, 1])?.to_vec::<f32>()?, [2.0, 4.0, 1.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn rot90(&self, k: isize, dims: &[isize]) -> Result<Tensor> {
         const OP: &str = "rot90";
@@ -157,6 +206,16 @@ impl Tensor {
     }
 
     /// The whole tensor `counts` times along each dimension; counts of new dimensions stand first.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = x.repeat(&[2, 2])?;
+    /// assert_eq!(y.shape(), [2, 4]);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Result<Tensor> {
         if counts.len() < self.rank() || counts.iter().any(|count| *count > MOST) {
@@ -192,6 +251,14 @@ impl Tensor {
     }
 
     /// [`Tensor::repeat`], where missing counts at the front are 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32], [2.0]])?;
+    /// assert_eq!(x.tile(&[2])?.to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn tile(&self, counts: &[usize]) -> Result<Tensor> {
         let missing = self.rank().saturating_sub(counts.len());
@@ -200,6 +267,14 @@ impl Tensor {
     }
 
     /// Each entry of `dim` (`None`: each element, as if of one dimension) `count` times, side by side.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.repeat_interleave(2, 0)?.to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, dim: impl Into<Option<isize>>) -> Result<Tensor> {
         let Some(dim) = dim.into() else { return self.flatten(0, -1)?.repeat_interleave(count, 0) };
@@ -217,6 +292,15 @@ impl Tensor {
     }
 
     /// The elements at `index` (i32, any shape) of this tensor as if of one dimension; negative ones count from the back.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let index = Tensor::new(&device, [0i32, -1])?;
+    /// assert_eq!(x.take(&index)?.to_vec::<f32>()?, [1.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
         let shape = signed(index.shape());
@@ -227,6 +311,15 @@ impl Tensor {
 
     /// [`Tensor::gather`] with tensors that are broadcast to each other in all dimensions but `dim`; negative indices count from the
     /// back.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let index = Tensor::new(&device, [[1i32]])?;
+    /// assert_eq!(x.take_along_dim(&index, 1)?.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn take_along_dim(&self, index: &Tensor, dim: isize) -> Result<Tensor> {
         const OP: &str = "take_along_dim";
@@ -252,12 +345,30 @@ impl Tensor {
     }
 
     /// Elements on and below diagonal `diagonal` of the last two dimensions, 0 elsewhere.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.tril(0)?.to_vec::<f32>()?, [1.0, 0.0, 3.0, 4.0]);
+    /// assert_eq!(x.tril(-1)?.to_vec::<f32>()?, [0.0, 0.0, 3.0, 0.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
         self.triangle("tril", diagonal, |place, diagonal| place.gt(diagonal))
     }
 
     /// Elements on and above diagonal `diagonal` of the last two dimensions, 0 elsewhere.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.triu(0)?.to_vec::<f32>()?, [1.0, 2.0, 0.0, 4.0]);
+    /// assert_eq!(x.triu(1)?.to_vec::<f32>()?, [0.0, 2.0, 0.0, 0.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
         self.triangle("triu", diagonal, |place, diagonal| place.lt(diagonal))
@@ -274,6 +385,16 @@ impl Tensor {
     }
 
     /// A matrix with this vector on its diagonal `diagonal`, or that diagonal of this matrix, copied.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = x.diag(0)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 0.0, 0.0, 2.0]);
+    /// assert_eq!(y.diag(0)?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn diag(&self, diagonal: isize) -> Result<Tensor> {
         match self.rank() {
@@ -284,6 +405,14 @@ impl Tensor {
     }
 
     /// Matrices in dimensions `dim1` and `dim2` of the result, with the last dimension on their diagonal `offset`, 0 elsewhere.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.diag_embed(0, 0, 1)?.to_vec::<f32>()?, [1.0, 0.0, 0.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn diag_embed(&self, offset: isize, dim1: isize, dim2: isize) -> Result<Tensor> {
         const OP: &str = "diag_embed";
@@ -319,12 +448,31 @@ impl Tensor {
     }
 
     /// `amounts` (before and after the last dimension, before and after the one before it, ..) of elements added by `mode`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PadMode;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.pad(&[1, 2], PadMode::Constant(0.0))?.to_vec::<f32>()?, [0.0, 1.0, 2.0, 3.0, 0.0, 0.0]);
+    /// assert_eq!(x.pad(&[1, 1], PadMode::Reflect)?.to_vec::<f32>()?, [2.0, 1.0, 2.0, 3.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn pad(&self, amounts: &[usize], mode: PadMode) -> Result<Tensor> {
         self.pad_signed(&amounts.iter().map(|amount| *amount as isize).collect::<Vec<_>>(), mode)
     }
 
     /// [`Tensor::pad`], where negative amounts take elements away.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::PadMode;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.pad_signed(&[1, -2], PadMode::Constant(0.0))?.to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn pad_signed(&self, amounts: &[isize], mode: PadMode) -> Result<Tensor> {
         const OP: &str = "pad";
@@ -390,6 +538,15 @@ impl Tensor {
     }
 
     /// The vector product along `dim`, of length 3.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 0.0, 0.0])?;
+    /// let y = Tensor::new(&device, [0.0f32, 1.0, 0.0])?;
+    /// assert_eq!(x.cross(&y, 0)?.to_vec::<f32>()?, [0.0, 0.0, 1.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cross(&self, other: &Tensor, dim: isize) -> Result<Tensor> {
         const OP: &str = "cross";
@@ -406,6 +563,16 @@ impl Tensor {
     }
 
     /// `[.., C r r, H, W]` -> `[.., C, H r, W r]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0])?.reshape(&[1, 4, 1, 1])?;
+    /// let y = x.pixel_shuffle(2)?;
+    /// assert_eq!(y.shape(), [1, 1, 2, 2]);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn pixel_shuffle(&self, factor: usize) -> Result<Tensor> {
         let (outer, [c, h, w]) = self.picture("pixel_shuffle")?;
@@ -424,6 +591,16 @@ impl Tensor {
     }
 
     /// `[.., C, H r, W r]` -> `[.., C r r, H, W]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0])?.reshape(&[1, 1, 2, 2])?;
+    /// let y = x.pixel_unshuffle(2)?;
+    /// assert_eq!(y.shape(), [1, 4, 1, 1]);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn pixel_unshuffle(&self, factor: usize) -> Result<Tensor> {
         let (outer, [c, h, w]) = self.picture("pixel_unshuffle")?;
@@ -449,6 +626,14 @@ impl Tensor {
     }
 
     /// The first half of `dim` times the sigmoid of the second.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 0.0, 0.0])?;
+    /// assert_eq!(x.glu(0)?.to_vec::<f32>()?, [0.5, 1.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn glu(&self, dim: isize) -> Result<Tensor> {
         let at = self.existing("glu", dim)?;
@@ -465,6 +650,14 @@ impl Tensor {
     }
 
     /// The sum over what broadcasting to this shape would have repeated in a tensor of `shape`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.sum_to_size(&[1, 2])?.to_vec::<f32>()?, [4.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn sum_to_size(&self, shape: &[usize]) -> Result<Tensor> {
         let fits = shape.len() <= self.rank()
@@ -487,6 +680,13 @@ impl Tensor {
     }
 
     /// f32 `[n, m]`: 1 where row and column are equal, else 0.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// assert_eq!(Tensor::eye(&device, 2, 3)?.to_vec::<f32>()?, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn eye(device: &Device, n: isize, m: isize) -> Result<Tensor> {
         let (Ok(n), Ok(m)) = (usize::try_from(n), usize::try_from(m)) else {
@@ -497,6 +697,13 @@ impl Tensor {
     }
 
     /// f32 `steps` numbers at equal distances from `start` to `end`, both among them.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// assert_eq!(Tensor::linspace(&device, 0.0, 1.0, 5)?.to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn linspace(device: &Device, start: impl Into<Scalar>, end: impl Into<Scalar>, steps: usize) -> Result<Tensor> {
         let (start, end) = (start.into().value(), end.into().value());
@@ -510,6 +717,15 @@ impl Tensor {
     }
 
     /// [`Tensor::linspace`] between 0-d tensors, whose values stay on the device.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let start = Tensor::new(&device, 0.0f32)?;
+    /// let end = Tensor::new(&device, 4.0f32)?;
+    /// assert_eq!(Tensor::linspace_tensor(&start, &end, 3)?.to_vec::<f32>()?, [0.0, 2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn linspace_tensor(start: &Tensor, end: &Tensor, steps: usize) -> Result<Tensor> {
         const OP: &str = "linspace";
@@ -529,6 +745,16 @@ impl Tensor {
     }
 
     /// [`Tensor::logspace`] between 0-d tensors, whose values stay on the device.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let start = Tensor::new(&device, 0.0f32)?;
+    /// let end = Tensor::new(&device, 2.0f32)?;
+    /// let out = Tensor::logspace_tensor(&start, &end, 3, 2.0)?.to_vec::<f32>()?;
+    /// assert_eq!(format!("{out:.4?}"), "[1.0000, 2.0000, 4.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn logspace_tensor(start: &Tensor, end: &Tensor, steps: usize, base: f64) -> Result<Tensor> {
         let exponents = Tensor::linspace_tensor(start, end, steps).map_err(|error| error.of("logspace"))?;
@@ -536,6 +762,14 @@ impl Tensor {
     }
 
     /// f32 `steps` powers of `base`, whose exponents are at equal distances from `start` to `end`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let out = Tensor::logspace(&device, 0.0, 2.0, 3, 10.0)?.to_vec::<f32>()?;
+    /// assert_eq!(format!("{out:.4?}"), "[1.0000, 10.0000, 100.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn logspace(
         device: &Device,
@@ -573,6 +807,18 @@ pub enum Indexing {
 }
 
 /// Vectors (or 0-d tensors) as grids: each varies along a dimension of all results, in their order, but for `indexing`.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::autograd::{Indexing, meshgrid};
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let y = Tensor::new(&device, [3.0f32, 4.0])?;
+/// let grids = meshgrid(&[&x, &y], Indexing::Ij)?;
+/// assert_eq!(grids[0].to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0]);
+/// assert_eq!(grids[1].to_vec::<f32>()?, [3.0, 4.0, 3.0, 4.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn meshgrid(tensors: &[&Tensor], indexing: Indexing) -> Result<Vec<Tensor>> {
     const OP: &str = "meshgrid";

@@ -44,6 +44,16 @@ struct Places {
 impl Tensor {
     /// A picture in another size: `[N, C, ..]` with 1 to 3 more dimensions -> `[N, C, size]`. With `align_corners` (linear and bicubic)
     /// the middles of the outermost entries of both meet, else their edges.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::{InterpolateMode, Resized};
+    /// let x = Tensor::new(&device, [[[1.0f32, 3.0]]])?;
+    /// assert_eq!(x.interpolate(Resized::Size(&[4]), InterpolateMode::Nearest, false)?.to_vec::<f32>()?, [1.0, 1.0, 3.0, 3.0]);
+    /// assert_eq!(x.interpolate(Resized::Size(&[3]), InterpolateMode::Linear, true)?.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn interpolate(&self, size: Resized<'_>, mode: InterpolateMode, align_corners: bool) -> Result<Tensor> {
         const OP: &str = "interpolate";

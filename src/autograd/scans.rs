@@ -13,6 +13,14 @@ use crate::tensor::Tensor;
 
 impl Tensor {
     /// Sum of the elements of `dim` up to each one; integers wrap, bool counts as i32.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.cumsum(0)?.to_vec::<f32>()?, [1.0, 3.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cumsum(&self, dim: isize) -> Result<Tensor> {
         let out = ops::scan::cumsum(self, dim, Direction::Forward)?;
@@ -20,6 +28,14 @@ impl Tensor {
     }
 
     /// Product of the elements of `dim` up to each one; integers wrap, bool counts as i32.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// assert_eq!(x.cumprod(0)?.to_vec::<f32>()?, [1.0, 2.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cumprod(&self, dim: isize) -> Result<Tensor> {
         let out = ops::scan::cumprod(self, dim)?;
@@ -30,6 +46,14 @@ impl Tensor {
     }
 
     /// log(sum(exp(x))) of the elements of `dim` up to each one, without overflow on the way; floats.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [0.0f32, 0.0])?;
+    /// assert_eq!(format!("{:.4?}", x.logcumsumexp(0)?.to_vec::<f32>()?), "[0.0000, 0.6931]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn logcumsumexp(&self, dim: isize) -> Result<Tensor> {
         expect_float("logcumsumexp", self)?;
@@ -42,6 +66,16 @@ impl Tensor {
 
     /// (largest of the elements of `dim` up to each one, their positions as i32): the last of equal elements, which gets the
     /// gradient; NaN is the largest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 3.0, 2.0])?;
+    /// let (values, positions) = x.cummax(0)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [1.0, 3.0, 3.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [0, 1, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cummax(&self, dim: isize) -> Result<(Tensor, Tensor)> {
         self.running_extreme(ops::scan::cummax, dim)
@@ -49,6 +83,16 @@ impl Tensor {
 
     /// (smallest of the elements of `dim` up to each one, their positions as i32): the last of equal elements, which gets the
     /// gradient; NaN is the smallest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [2.0f32, 3.0, 1.0])?;
+    /// let (values, positions) = x.cummin(0)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [2.0, 2.0, 1.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [0, 0, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cummin(&self, dim: isize) -> Result<(Tensor, Tensor)> {
         self.running_extreme(ops::scan::cummin, dim)
@@ -73,6 +117,15 @@ impl Tensor {
 
     /// Each element of `dim` less the one before, `n` times over; `prepend` and `append` are joined to the ends first. Of bool:
     /// whether they differ.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 4.0, 9.0])?;
+    /// assert_eq!(x.diff(1, 0, None, None)?.to_vec::<f32>()?, [3.0, 5.0]);
+    /// assert_eq!(x.diff(2, 0, None, None)?.to_vec::<f32>()?, [2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn diff(&self, n: isize, dim: isize, prepend: Option<&Tensor>, append: Option<&Tensor>) -> Result<Tensor> {
         const OP: &str = "diff";
@@ -97,6 +150,14 @@ impl Tensor {
     }
 
     /// Integral of self along `dim` by trapezoids of width `dx`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let y = Tensor::new(&device, [1.0f32, 3.0, 5.0])?;
+    /// assert_eq!(y.trapezoid(0.5, 0)?.item::<f32>()?, 3.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn trapezoid(&self, dx: f64, dim: isize) -> Result<Tensor> {
         self.neighbour_sums(dim)?.sum(&[dim], KeepDim::Drop)?.mul_scalar(dx / 2.0)
@@ -104,6 +165,15 @@ impl Tensor {
 
     /// Integral of self along `dim` by trapezoids between the places `x`: a vector along `dim`, or of a shape that broadcasts
     /// with this one.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let y = Tensor::new(&device, [1.0f32, 3.0])?;
+    /// let x = Tensor::new(&device, [0.0f32, 2.0])?;
+    /// assert_eq!(y.trapezoid_at(&x, 0)?.item::<f32>()?, 4.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn trapezoid_at(&self, x: &Tensor, dim: isize) -> Result<Tensor> {
         let sums = self.neighbour_sums(dim)?;

@@ -48,6 +48,16 @@ pub enum Put {
 impl Tensor {
     /// This tensor with `src[i][j]` at `[index[i][j]][j]` for `dim` 0, and so on; of several for one place the last one stays. The index
     /// has the rank of both and is, but for `dim`, no longer than self; `src` is at least as long as the index.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [2i32, 0])?;
+    /// let src = Tensor::new(&device, [10.0f32, 20.0])?;
+    /// assert_eq!(x.scatter(0, &index, &src)?.to_vec::<f32>()?, [20.0, 2.0, 10.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn scatter(&self, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         const OP: &str = "scatter";
@@ -67,6 +77,15 @@ impl Tensor {
     }
 
     /// [`Tensor::scatter`] of one value.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [2i32, 0])?;
+    /// assert_eq!(x.scatter_value(0, &index, 9.0)?.to_vec::<f32>()?, [9.0, 2.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn scatter_value(&self, dim: isize, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         self.scatter(dim, index, &ops::copy::full(self.device(), index.shape(), value, self.dtype())?)
@@ -74,6 +93,16 @@ impl Tensor {
 
     /// This tensor with `src[i][j]` added at `[index[i][j]][j]` for `dim` 0, and so on, in the order of i; shapes as for
     /// [`Tensor::scatter`]. Halves are added in f32 and rounded once, whole numbers wrap.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [2i32, 2])?;
+    /// let src = Tensor::new(&device, [10.0f32, 20.0])?;
+    /// assert_eq!(x.scatter_add(0, &index, &src)?.to_vec::<f32>()?, [1.0, 2.0, 33.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn scatter_add(&self, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
         self.combine("scatter_add", dim, index, src, ops::scatter::scatter_add, rules::scatter::scatter_add)
@@ -81,6 +110,16 @@ impl Tensor {
 
     /// This tensor, where places that the index names hold what `reduce` makes of the elements that come to them; places and shapes as
     /// for [`Tensor::scatter`], types as for [`Tensor::scatter_add`]. A mean of whole numbers is rounded down.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::autograd::{Own, ScatterReduce};
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let (index, src) = (Tensor::new(&device, [2i32, 2])?, Tensor::new(&device, [10.0f32, 20.0])?);
+    /// assert_eq!(x.scatter_reduce(0, &index, &src, ScatterReduce::Amax, Own::Included)?.to_vec::<f32>()?, [1.0, 2.0, 20.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn scatter_reduce(&self, dim: isize, index: &Tensor, src: &Tensor, reduce: ScatterReduce, own: Own) -> Result<Tensor> {
         const OP: &str = "scatter_reduce";
@@ -148,6 +187,16 @@ impl Tensor {
 
     /// This tensor with entry `i` of `source` times `alpha` added to entry `index[i]` of `dim` (index of 1 or 0 dimensions); types
     /// as for [`Tensor::scatter_add`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [0i32, 0])?;
+    /// let source = Tensor::new(&device, [10.0f32, 20.0])?;
+    /// assert_eq!(x.index_add(0, &index, &source, 2.0)?.to_vec::<f32>()?, [61.0, 2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn index_add(&self, dim: isize, index: &Tensor, source: &Tensor, alpha: impl Into<Scalar>) -> Result<Tensor> {
         const OP: &str = "index_add";
@@ -157,6 +206,16 @@ impl Tensor {
 
     /// This tensor with entry `i` of `source` as entry `index[i]` of `dim` (index of 1 or 0 dimensions); of several for one place the
     /// last one stays.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [2i32, 0])?;
+    /// let source = Tensor::new(&device, [10.0f32, 20.0])?;
+    /// assert_eq!(x.index_copy(0, &index, &source)?.to_vec::<f32>()?, [20.0, 2.0, 10.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn index_copy(&self, dim: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
         const OP: &str = "index_copy";
@@ -165,12 +224,31 @@ impl Tensor {
     }
 
     /// This tensor with `value` as entries `index` of `dim` (index of 1 or 0 dimensions).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [2i32, 0])?;
+    /// assert_eq!(x.index_fill(0, &index, 9.0)?.to_vec::<f32>()?, [9.0, 2.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn index_fill(&self, dim: isize, index: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
         self.masked_fill(&self.named("index_fill", dim, index)?, value)
     }
 
     /// [`Tensor::index_fill`] with a 0-d tensor as value.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let index = Tensor::new(&device, [2i32])?;
+    /// let value = Tensor::new(&device, 9.0f32)?;
+    /// assert_eq!(x.index_fill_tensor(0, &index, &value)?.to_vec::<f32>()?, [1.0, 2.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn index_fill_tensor(&self, dim: isize, index: &Tensor, value: &Tensor) -> Result<Tensor> {
         self.filled("index_fill", &self.named("index_fill", dim, index)?, value)
@@ -188,18 +266,48 @@ impl Tensor {
     }
 
     /// [`Tensor::masked_fill`] with a 0-d tensor as value.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let mask = Tensor::new(&device, [0u8, 1])?;
+    /// let value = Tensor::new(&device, 9.0f32)?;
+    /// assert_eq!(x.masked_fill_tensor(&mask, &value)?.to_vec::<f32>()?, [1.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn masked_fill_tensor(&self, mask: &Tensor, value: &Tensor) -> Result<Tensor> {
         self.filled("masked_fill", mask, value)
     }
 
     /// [`Tensor::index_fill_tensor`] in place, through views too.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let (index, value) = (Tensor::new(&device, [2i32])?, Tensor::new(&device, 9.0f32)?);
+    /// x.index_fill_tensor_(0, &index, &value)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn index_fill_tensor_(&self, dim: isize, index: &Tensor, value: &Tensor) -> Result<()> {
         self.become_("index_fill_", |x| x.index_fill_tensor(dim, index, value))
     }
 
     /// [`Tensor::masked_fill_tensor`] in place, through views too.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let (mask, value) = (Tensor::new(&device, [0u8, 1])?, Tensor::new(&device, 9.0f32)?);
+    /// x.masked_fill_tensor_(&mask, &value)?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 9.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn masked_fill_tensor_(&self, mask: &Tensor, value: &Tensor) -> Result<()> {
         self.become_("masked_fill_", |x| x.masked_fill_tensor(mask, value))
@@ -214,6 +322,14 @@ impl Tensor {
     }
 
     /// Every element `value`, with the shape and element type of this tensor, contiguous; no gradient reaches this tensor.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.fill(3.0)?.to_vec::<f32>()?, [3.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn fill(&self, value: impl Into<Scalar>) -> Result<Tensor> {
         let out = self.full_like(value)?;

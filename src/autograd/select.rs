@@ -25,6 +25,15 @@ pub struct UniqueOf {
 
 impl Tensor {
     /// Whether all elements of both are close (see [`Tensor::isclose`]). Waits for the answer.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert!(x.allclose(&x.add_scalar(1e-6)?, 1e-5, 1e-8, false)?);
+    /// assert!(!x.allclose(&x.add_scalar(0.1)?, 1e-5, 1e-8, false)?);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn allclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<bool> {
         let close = self.isclose(other, rtol, atol, equal_nan).map_err(|error| error.of("allclose"))?;
@@ -32,6 +41,15 @@ impl Tensor {
     }
 
     /// Whether both have the same shape and elements (NaN equals nothing). Waits for the answer.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert!(x.equal(&x.clone())?);
+    /// assert!(!x.equal(&x.neg()?)?);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn equal(&self, other: &Tensor) -> Result<bool> {
         if self.dtype() != other.dtype() {
@@ -41,6 +59,14 @@ impl Tensor {
     }
 
     /// The positions of all elements that are not 0, in order: i32 `[count, rank]`. Waits for their count.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[0.0f32, 5.0], [7.0, 0.0]])?;
+    /// assert_eq!(x.nonzero()?.to_vec::<i32>()?, [0, 1, 1, 0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn nonzero(&self) -> Result<Tensor> {
         let flat = true_positions(&self.detach())?;
@@ -59,6 +85,15 @@ impl Tensor {
     }
 
     /// The elements where `mask` (bool) is true, in order, as a vector; broadcast. Waits for their count.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let mask = Tensor::new(&device, [1u8, 0, 1])?;
+    /// assert_eq!(x.masked_select(&mask)?.to_vec::<f32>()?, [1.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Tensor> {
         const OP: &str = "masked_select";
@@ -70,6 +105,16 @@ impl Tensor {
 
     /// This tensor with the elements of `source`, in order, where `mask` (bool) is true; mask and self broadcast. That `source` has
     /// enough of them is checked on the device, and reported by the next call that waits for it.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0])?;
+    /// let mask = Tensor::new(&device, [1u8, 0, 1])?;
+    /// let source = Tensor::new(&device, [10.0f32, 20.0])?;
+    /// assert_eq!(x.masked_scatter(&mask, &source)?.to_vec::<f32>()?, [10.0, 2.0, 20.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
         const OP: &str = "masked_scatter";
@@ -89,6 +134,15 @@ impl Tensor {
 
     /// Each entry i of `dim` (`None`: each element, as if of one dimension) `counts[i]` times (i32, a vector), side by side. Waits for
     /// the sum of the counts, unless `len` tells it.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let counts = Tensor::new(&device, [1i32, 3])?;
+    /// assert_eq!(x.repeat_interleave_tensor(&counts, 0, None)?.to_vec::<f32>()?, [1.0, 2.0, 2.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn repeat_interleave_tensor(
         &self,
@@ -119,6 +173,17 @@ impl Tensor {
 
     /// Every value once, sorted, with the positions of all elements in them and their counts; with `dim`, every entry of that dimension
     /// once, in lexicographic order. Waits for the count of values.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [3i32, 1, 3])?;
+    /// let found = x.unique(None)?;
+    /// assert_eq!(found.values.to_vec::<i32>()?, [1, 3]);
+    /// assert_eq!(found.inverse.to_vec::<i32>()?, [1, 0, 1]);
+    /// assert_eq!(found.counts.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn unique(&self, dim: impl Into<Option<isize>>) -> Result<UniqueOf> {
         const OP: &str = "unique";

@@ -10,6 +10,15 @@ use crate::tensor::Tensor;
 
 impl Tensor {
     /// Positions (i32) of the elements of `dim` in sorted order; equal elements keep their order, NaN is the largest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::sort::Order;
+    /// let x = Tensor::new(&device, [3.0f32, 1.0, 2.0])?;
+    /// assert_eq!(x.argsort(0, Order::Ascending)?.to_vec::<i32>()?, [1, 2, 0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn argsort(&self, dim: isize, order: Order) -> Result<Tensor> {
         let at = resolve_dim("argsort", dim, self.rank())?;
@@ -26,6 +35,17 @@ impl Tensor {
     }
 
     /// (the elements of `dim` in sorted order, their positions as i32); equal elements keep their order, NaN is the largest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::sort::Order;
+    /// let x = Tensor::new(&device, [3.0f32, 1.0, 2.0])?;
+    /// let (values, positions) = x.sort(0, Order::Descending)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [3.0, 2.0, 1.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [0, 2, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn sort(&self, dim: isize, order: Order) -> Result<(Tensor, Tensor)> {
         let positions = self.argsort(dim, order).map_err(|error| error.of("sort"))?;
@@ -33,6 +53,17 @@ impl Tensor {
     }
 
     /// (the first `k` elements of `dim` in sorted order, their positions as i32): the largest with [`Order::Descending`]. Sorts all.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::sort::Order;
+    /// let x = Tensor::new(&device, [3.0f32, 1.0, 2.0])?;
+    /// let (values, positions) = x.topk(2, 0, Order::Descending)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [3.0, 2.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [0, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn topk(&self, k: usize, dim: isize, order: Order) -> Result<(Tensor, Tensor)> {
         const OP: &str = "topk";
@@ -52,6 +83,17 @@ impl Tensor {
     }
 
     /// (median along `dim`, its position as i32): the lower one of two; NaN where there is one.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [3.0f32, 1.0, 2.0, 4.0])?;
+    /// let (value, position) = x.median(0, KeepDim::Drop)?;
+    /// assert_eq!(value.item::<f32>()?, 2.0);
+    /// assert_eq!(position.item::<i32>()?, 2);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn median(&self, dim: isize, keep: KeepDim) -> Result<(Tensor, Tensor)> {
         const OP: &str = "median";
@@ -84,6 +126,14 @@ impl Tensor {
     }
 
     /// Median of all elements: the lower one of two; NaN where there is one.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[3.0f32, 1.0], [2.0, 4.0]])?;
+    /// assert_eq!(x.median_all()?.item::<f32>()?, 2.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn median_all(&self) -> Result<Tensor> {
         Ok(self.flatten(0, -1)?.median(0, KeepDim::Drop)?.0)
@@ -91,12 +141,33 @@ impl Tensor {
 
     /// For each of `values`, how many elements of its line of this tensor it belongs behind (i32). This tensor is one rising line for
     /// all values, or has the shape of `values` but for the last dimension.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::sort::Side;
+    /// let sorted = Tensor::new(&device, [1.0f32, 3.0, 5.0])?;
+    /// let values = Tensor::new(&device, [3.0f32, 4.0])?;
+    /// assert_eq!(sorted.searchsorted(&values, Side::Left)?.to_vec::<i32>()?, [1, 2]);
+    /// assert_eq!(sorted.searchsorted(&values, Side::Right)?.to_vec::<i32>()?, [2, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn searchsorted(&self, values: &Tensor, side: Side) -> Result<Tensor> {
         ops::sort::searchsorted("searchsorted", &self.detach(), &values.detach(), side)
     }
 
     /// For each element, how many of the rising `boundaries` (a vector) it belongs behind (i32).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::sort::Side;
+    /// let x = Tensor::new(&device, [0.0f32, 3.0, 9.0])?;
+    /// let boundaries = Tensor::new(&device, [1.0f32, 3.0])?;
+    /// assert_eq!(x.bucketize(&boundaries, Side::Left)?.to_vec::<i32>()?, [0, 1, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn bucketize(&self, boundaries: &Tensor, side: Side) -> Result<Tensor> {
         const OP: &str = "bucketize";

@@ -16,30 +16,75 @@ use crate::tensor::Tensor;
 /// Results that carry no gradient.
 impl Tensor {
     /// Whether all elements over `dims` are not 0, as bool; true for none.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 0.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.all(&[1], KeepDim::Drop)?.to_vec::<u8>()?, [0, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn all(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         ops::reduce::all(self, dims, keep)
     }
 
     /// Whether an element over `dims` is not 0, as bool; false for none.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 0.0], [0.0, 0.0]])?;
+    /// assert_eq!(x.any(&[1], KeepDim::Drop)?.to_vec::<u8>()?, [1, 0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn any(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         ops::reduce::any(self, dims, keep)
     }
 
     /// How many elements over `dims` are not 0, as i32.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 0.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.count_nonzero(&[1])?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn count_nonzero(&self, dims: &[isize]) -> Result<Tensor> {
         ops::reduce::count_nonzero(self, dims, KeepDim::Drop)
     }
 
     /// Position (i32) of the first maximum along `dim`, or in the flattened tensor where it is `None`; NaN counts as the largest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 2.0]])?;
+    /// assert_eq!(x.argmax(1, KeepDim::Drop)?.to_vec::<i32>()?, [1, 0]);
+    /// assert_eq!(x.argmax(None, KeepDim::Drop)?.item::<i32>()?, 1);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn argmax(&self, dim: impl Into<Option<isize>>, keep: KeepDim) -> Result<Tensor> {
         self.position(ops::reduce::argmax, dim.into(), keep)
     }
 
     /// Position (i32) of the first minimum along `dim`, or in the flattened tensor where it is `None`; NaN counts as the smallest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 2.0]])?;
+    /// assert_eq!(x.argmin(1, KeepDim::Drop)?.to_vec::<i32>()?, [0, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn argmin(&self, dim: impl Into<Option<isize>>, keep: KeepDim) -> Result<Tensor> {
         self.position(ops::reduce::argmin, dim.into(), keep)
@@ -58,18 +103,51 @@ impl Tensor {
 /// Extremes and products.
 impl Tensor {
     /// (maxima along `dim`, their positions as i32): the first of equal elements, which gets the gradient; NaN is the largest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 2.0]])?;
+    /// let (values, positions) = x.max(1, KeepDim::Drop)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [5.0, 3.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [1, 0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn max(&self, dim: isize, keep: KeepDim) -> Result<(Tensor, Tensor)> {
         self.at_positions(dim, keep, ops::reduce::argmax(self, dim, KeepDim::Keep).map_err(|error| error.of("max"))?)
     }
 
     /// (minima along `dim`, their positions as i32): the first of equal elements, which gets the gradient; NaN is the smallest.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 2.0]])?;
+    /// let (values, positions) = x.min(1, KeepDim::Drop)?;
+    /// assert_eq!(values.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(positions.to_vec::<i32>()?, [0, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn min(&self, dim: isize, keep: KeepDim) -> Result<(Tensor, Tensor)> {
         self.at_positions(dim, keep, ops::reduce::argmin(self, dim, KeepDim::Keep).map_err(|error| error.of("min"))?)
     }
 
     /// (minimum, maximum) along `dim`, or of all elements where it is `None`; NaN wins, equal elements share the gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 2.0]])?;
+    /// let (low, high) = x.aminmax(1, KeepDim::Drop)?;
+    /// assert_eq!(low.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(high.to_vec::<f32>()?, [5.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn aminmax(&self, dim: impl Into<Option<isize>>, keep: KeepDim) -> Result<(Tensor, Tensor)> {
         let dim: Option<isize> = dim.into();
@@ -80,6 +158,15 @@ impl Tensor {
     }
 
     /// Product over `dims`; integers wrap, bool counts as i32. The product of nothing is 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 5.0], [3.0, 2.0]])?;
+    /// assert_eq!(x.prod(&[1], KeepDim::Drop)?.to_vec::<f32>()?, [5.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn prod(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         let over = resolved("prod", dims, self.rank())?;
@@ -110,6 +197,15 @@ impl Tensor {
 /// Sums without NaN, moments, and what belongs to them.
 impl Tensor {
     /// [`Tensor::sum`] of what is not NaN.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [1.0f32, f32::NAN, 3.0])?;
+    /// assert_eq!(x.nansum(&[], KeepDim::Drop)?.item::<f32>()?, 4.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn nansum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         resolved("nansum", dims, self.rank())?;
@@ -117,6 +213,15 @@ impl Tensor {
     }
 
     /// [`Tensor::mean`] of what is not NaN; NaN where there is nothing else.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [1.0f32, f32::NAN, 3.0])?;
+    /// assert_eq!(x.nanmean(&[], KeepDim::Drop)?.item::<f32>()?, 2.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn nanmean(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         expect_float("nanmean", self)?;
@@ -126,24 +231,64 @@ impl Tensor {
 
     /// Variance over `dims`: the sum of (x - mean)^2, divided by the number of elements less `correction` (PyTorch's default
     /// is 1, `unbiased=False` is 0), or by 0 where that is negative. Floats.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 3.0], [2.0, 2.0]])?;
+    /// assert_eq!(x.var(&[1], 1.0, KeepDim::Drop)?.to_vec::<f32>()?, [2.0, 0.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn var(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<Tensor> {
         Ok(self.moments("var", dims, correction, keep)?.0)
     }
 
     /// Standard deviation over `dims`: the square root of [`Tensor::var`]. Where it is 0, so is its gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[1.0f32, 3.0], [2.0, 2.0]])?;
+    /// assert_eq!(x.std(&[1], 0.0, KeepDim::Drop)?.to_vec::<f32>()?, [1.0, 0.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn std(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<Tensor> {
         Ok(self.deviation("std", dims, correction, keep)?.0)
     }
 
     /// ([`Tensor::var`], [`Tensor::mean`]).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [1.0f32, 3.0])?;
+    /// let (var, mean) = x.var_mean(&[0], 1.0, KeepDim::Drop)?;
+    /// assert_eq!(var.item::<f32>()?, 2.0);
+    /// assert_eq!(mean.item::<f32>()?, 2.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn var_mean(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
         self.moments("var_mean", dims, correction, keep)
     }
 
     /// ([`Tensor::std`], [`Tensor::mean`]).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [1.0f32, 3.0])?;
+    /// let (std, mean) = x.std_mean(&[0], 0.0, KeepDim::Drop)?;
+    /// assert_eq!(std.item::<f32>()?, 1.0);
+    /// assert_eq!(mean.item::<f32>()?, 2.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn std_mean(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
         self.deviation("std_mean", dims, correction, keep)
@@ -173,6 +318,15 @@ impl Tensor {
     }
 
     /// log(sum(exp(x))) over `dims`, without overflow on the way; integers give f32.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [0.0f32, 1.0])?;
+    /// assert_eq!(format!("{:.4}", x.logsumexp(&[0], KeepDim::Drop)?.item::<f32>()?), "1.3133");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn logsumexp(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         const OP: &str = "logsumexp";
@@ -186,6 +340,16 @@ impl Tensor {
     /// The p-norm over `dims`: (sum of |x|^p)^(1/p), the largest or smallest |x| where `p` is an infinity, the number of elements
     /// that are not 0 where it is 0. The Frobenius norm of PyTorch is that with p = 2. Floats; where the norm is 0, so is its
     /// gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [3.0f32, -4.0])?;
+    /// assert_eq!(x.norm(2.0, &[], KeepDim::Drop)?.item::<f32>()?, 5.0);
+    /// assert_eq!(x.norm(f64::INFINITY, &[], KeepDim::Drop)?.item::<f32>()?, 4.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         self.norm_of("norm", p, dims, keep)
@@ -194,6 +358,15 @@ impl Tensor {
     /// The nuclear norm of matrices, the sum of their singular values, over two `dims` (none: of a matrix). It is the product of the
     /// matrix with its orthogonal factor U V^T, element by element and summed, and that factor is its gradient. Newton and Schulz's
     /// iteration finds it: singular values below a millionth of the norm may be missed.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::reduce::KeepDim;
+    /// let x = Tensor::new(&device, [[3.0f32, 0.0], [0.0, -4.0]])?;
+    /// assert_eq!(format!("{:.4}", x.norm_nuclear(&[], KeepDim::Drop)?.item::<f32>()?), "7.0000");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn norm_nuclear(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         const OP: &str = "norm_nuclear";
@@ -227,6 +400,15 @@ impl Tensor {
     }
 
     /// [`Tensor::norm`] of all elements of self - other, broadcast.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let y = Tensor::new(&device, [4.0f32, 6.0])?;
+    /// assert_eq!(x.dist(&y, 2.0)?.item::<f32>()?, 5.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
         self.sub(other).map_err(|error| error.of("dist"))?.norm_of("dist", p, &[], KeepDim::Drop)
@@ -234,6 +416,15 @@ impl Tensor {
 
     /// The p-norms of the differences of all rows of self `[.., P, M]` and of `other` `[.., R, M]` -> `[.., P, R]`; what stands before
     /// broadcasts.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[0.0f32, 0.0], [3.0, 4.0]])?;
+    /// let y = Tensor::new(&device, [[0.0f32, 0.0]])?;
+    /// assert_eq!(x.cdist(&y, 2.0)?.to_vec::<f32>()?, [0.0, 5.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
         const OP: &str = "cdist";
@@ -257,12 +448,29 @@ impl Tensor {
     }
 
     /// x divided by its p-norm along `dim`, or by `eps` where that is larger (PyTorch's defaults: 2, 1, 1e-12).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[3.0f32, 4.0]])?;
+    /// assert_eq!(format!("{:.4?}", x.normalize(2.0, 1, 1e-12)?.to_vec::<f32>()?), "[0.6000, 0.8000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn normalize(&self, p: f64, dim: isize, eps: f64) -> Result<Tensor> {
         self.div(&self.norm_of("normalize", p, &[dim], KeepDim::Keep)?.clamp(eps, f64::INFINITY)?)
     }
 
     /// The cosine of the angle between self and `other` along `dim`, broadcast; norms below `eps` count as `eps`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 0.0], [1.0, 1.0]])?;
+    /// let y = Tensor::new(&device, [[2.0f32, 0.0], [-1.0, -1.0]])?;
+    /// assert_eq!(format!("{:.4?}", x.cosine_similarity(&y, 1, 1e-8)?.to_vec::<f32>()?), "[1.0000, -1.0000]");
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, dim: isize, eps: f64) -> Result<Tensor> {
         const OP: &str = "cosine_similarity";
@@ -279,6 +487,14 @@ impl Tensor {
     }
 
     /// Sum of the diagonal of a matrix.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.trace()?.item::<f32>()?, 5.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn trace(&self) -> Result<Tensor> {
         if self.rank() != 2 {

@@ -10,11 +10,30 @@ use crate::tensor::Tensor;
 
 impl Tensor {
     /// The same memory without history: wants no gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?.requires_grad_(true)?;
+    /// assert!(!x.detach().requires_grad());
+    /// assert!(x.detach().shares_storage(&x));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn detach(&self) -> Tensor {
         self.without_grad_slot()
     }
 
     /// This tensor in row-major order: itself where it is already, else a copy.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let columns = x.transpose(0, 1)?;
+    /// assert!(!columns.is_contiguous());
+    /// assert!(columns.contiguous()?.is_contiguous());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.is_contiguous() {
@@ -25,6 +44,16 @@ impl Tensor {
 
     /// The same elements in another shape: a view where strides allow it, else a copy. One length may be -1 and follows
     /// from the others.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    /// let y = x.reshape(&[2, -1])?;
+    /// assert_eq!(y.shape(), [2, 3]);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn reshape(&self, shape: &[isize]) -> Result<Tensor> {
         let shape = completed("reshape", shape, self.shape())?;
@@ -35,6 +64,16 @@ impl Tensor {
     }
 
     /// [`Tensor::reshape`] that never copies; an error where strides do not allow a view.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0])?;
+    /// let y = x.view(&[2, 2])?;
+    /// assert!(y.shares_storage(&x));
+    /// assert!(y.transpose(0, 1)?.view(&[4]).is_err());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn view(&self, shape: &[isize]) -> Result<Tensor> {
         let shape = completed("view", shape, self.shape())?;
@@ -53,12 +92,30 @@ impl Tensor {
     }
 
     /// [`Tensor::view`] in the shape of `other`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0])?;
+    /// let y = x.view_as(&Tensor::zeros(&device, &[2, 2])?)?;
+    /// assert_eq!(y.shape(), [2, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn view_as(&self, other: &Tensor) -> Result<Tensor> {
         self.view(&signed(other.shape()))
     }
 
     /// Dimensions `start` to `end` (both included) as one.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[2, 3, 4])?;
+    /// assert_eq!(x.flatten(1, -1)?.shape(), [2, 12]);
+    /// assert_eq!(x.flatten(0, -1)?.shape(), [24]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn flatten(&self, start: isize, end: isize) -> Result<Tensor> {
         let (start, end) = (self.layout.dim("flatten", start)?, self.layout.dim("flatten", end)?);
@@ -73,6 +130,14 @@ impl Tensor {
     }
 
     /// Dimension `dim` as several of the lengths `sizes`, of which one may be -1 and follows from the others.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[2, 12])?;
+    /// assert_eq!(x.unflatten(1, &[3, -1])?.shape(), [2, 3, 4]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn unflatten(&self, dim: isize, sizes: &[isize]) -> Result<Tensor> {
         const OP: &str = "unflatten";
@@ -86,18 +151,44 @@ impl Tensor {
     }
 
     /// Swaps two dimensions.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+    /// let y = x.transpose(0, 1)?;
+    /// assert_eq!(y.shape(), [3, 2]);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
         self.swapped("transpose", a, b)
     }
 
     /// [`Tensor::transpose`] by NumPy's name.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.swapaxes(0, 1)?.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn swapaxes(&self, a: isize, b: isize) -> Result<Tensor> {
         self.swapped("swapaxes", a, b)
     }
 
     /// [`Tensor::transpose`] by another of PyTorch's names.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.swapdims(0, 1)?.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn swapdims(&self, a: isize, b: isize) -> Result<Tensor> {
         self.swapped("swapdims", a, b)
@@ -113,6 +204,14 @@ impl Tensor {
     }
 
     /// A matrix with rows and columns swapped (PyTorch's `t`); vectors and scalars as they are.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.t()?.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn t(&self) -> Result<Tensor> {
         match self.rank() {
@@ -123,6 +222,14 @@ impl Tensor {
     }
 
     /// The last two dimensions swapped: every matrix of a batch transposed.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[5, 2, 3])?;
+    /// assert_eq!(x.mT()?.shape(), [5, 3, 2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     #[allow(non_snake_case, reason = "PyTorch's name")]
     pub fn mT(&self) -> Result<Tensor> {
@@ -135,6 +242,14 @@ impl Tensor {
     }
 
     /// The dimensions in reverse order.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[5, 2, 3])?;
+    /// assert_eq!(x.T()?.shape(), [3, 2, 5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     #[allow(non_snake_case, reason = "PyTorch's name")]
     pub fn T(&self) -> Result<Tensor> {
@@ -142,6 +257,14 @@ impl Tensor {
     }
 
     /// Dimension `i` of the result is dimension `order[i]`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[5, 2, 3])?;
+    /// assert_eq!(x.permute(&[1, 2, 0])?.shape(), [2, 3, 5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn permute(&self, order: &[isize]) -> Result<Tensor> {
         self.reordered("permute", order.iter().map(|dim| self.layout.dim("permute", *dim)).collect::<Result<Vec<_>>>()?)
@@ -155,6 +278,14 @@ impl Tensor {
     }
 
     /// Dimensions `source` moved to the positions `destination`; the others keep their order.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[5, 2, 3])?;
+    /// assert_eq!(x.movedim(&[0], &[-1])?.shape(), [2, 3, 5]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn movedim(&self, source: &[isize], destination: &[isize]) -> Result<Tensor> {
         const OP: &str = "movedim";
@@ -179,6 +310,15 @@ impl Tensor {
     }
 
     /// Without dimension `dim` where its length is 1; else as it is (PyTorch's rule).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[1, 2, 1])?;
+    /// assert_eq!(x.squeeze(0)?.shape(), [2, 1]);
+    /// assert_eq!(x.squeeze(1)?.shape(), [1, 2, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn squeeze(&self, dim: isize) -> Result<Tensor> {
         let at = self.layout.dim("squeeze", dim)?;
@@ -189,6 +329,14 @@ impl Tensor {
     }
 
     /// Without those of the dimensions `dims` whose length is 1.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[1, 2, 1])?;
+    /// assert_eq!(x.squeeze_dims(&[0, 2])?.shape(), [2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn squeeze_dims(&self, dims: &[isize]) -> Result<Tensor> {
         let mut dims = dims.iter().map(|dim| self.layout.dim("squeeze_dims", *dim)).collect::<Result<Vec<_>>>()?;
@@ -200,12 +348,29 @@ impl Tensor {
     }
 
     /// Without all dimensions of length 1 (PyTorch's `squeeze()`).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::zeros(&device, &[1, 2, 1])?;
+    /// assert_eq!(x.squeeze_all()?.shape(), [2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn squeeze_all(&self) -> Result<Tensor> {
         self.squeeze_dims(&(0..self.rank() as isize).collect::<Vec<_>>())
     }
 
     /// With a dimension of length 1 before position `dim` (negative: from the back, -1 is behind the last).
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.unsqueeze(0)?.shape(), [1, 2]);
+    /// assert_eq!(x.unsqueeze(-1)?.shape(), [2, 1]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn unsqueeze(&self, dim: isize) -> Result<Tensor> {
         let at = crate::layout::resolve_dim("unsqueeze", dim, self.rank() + 1)?;
@@ -220,18 +385,42 @@ impl Tensor {
     }
 
     /// Dimensions of length 1 repeated, and dimensions added in front, until the shape is `shape`; -1 keeps a length.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32], [2.0]])?;
+    /// assert_eq!(x.expand(&[-1, 3])?.to_vec::<f32>()?, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn expand(&self, shape: &[isize]) -> Result<Tensor> {
         self.expanded("expand", shape)
     }
 
     /// [`Tensor::expand`] to the shape of `other`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.expand_as(&Tensor::zeros(&device, &[2, 2])?)?.to_vec::<f32>()?, [1.0, 2.0, 1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn expand_as(&self, other: &Tensor) -> Result<Tensor> {
         self.expanded("expand_as", &signed(other.shape()))
     }
 
     /// [`Tensor::expand`] by another of PyTorch's names.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.broadcast_to(&[2, 2])?.to_vec::<f32>()?, [1.0, 2.0, 1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: &[isize]) -> Result<Tensor> {
         self.expanded("broadcast_to", shape)

@@ -154,6 +154,16 @@ pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// a where the condition is true (or not 0), else `scalar`; both broadcast.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::binary::where_scalar;
+/// let condition = Tensor::new(&device, [1u8, 0])?;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// assert_eq!(where_scalar(&condition, &x, 9.0)?.to_vec::<f32>()?, [1.0, 9.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn where_scalar(condition: &Tensor, a: &Tensor, scalar: impl Into<Scalar>) -> Result<Tensor> {
     const OP: &str = "where_";

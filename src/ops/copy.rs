@@ -19,6 +19,17 @@ pub fn contiguous(x: &Tensor) -> Result<Tensor> {
 }
 
 /// A contiguous copy.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::copy::copy;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let y = copy(&x)?;
+/// assert!(!y.shares_storage(&x));
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn copy(x: &Tensor) -> Result<Tensor> {
     map("copy", Kernel::copy, x, [0; 2])
@@ -84,6 +95,14 @@ pub fn arange(device: &Device, len: usize, dtype: DType) -> Result<Tensor> {
 }
 
 /// start, start + step, .. : `len` numbers.
+///
+/// ```
+/// # use linn::Device;
+/// # let device = Device::open()?;
+/// use linn::{DType, ops::copy::arange_from};
+/// assert_eq!(arange_from(&device, 1.0, 0.5, 3, DType::F32)?.to_vec::<f32>()?, [1.0, 1.5, 2.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn arange_from(
     device: &Device,
@@ -142,6 +161,15 @@ pub fn cat(tensors: &[&Tensor], dim: isize) -> Result<Tensor> {
 }
 
 /// A copy on `device`, through the host; waits for x's last command.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::copy::to_device;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// assert_eq!(to_device(&x, &Device::open()?)?.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
     match x.dtype() {

@@ -89,6 +89,18 @@ fn in_range(op: &'static str, values: &[(&str, f64)], end: f64) -> Result<()> {
 /// One step of Adam/AdamW in place, on floats of one type; halves are computed in f32 and rounded once. `step` `[1]` f32 on the device
 /// counts steps including this one (the caller has incremented it); `max_exp_avg_sq` for AMSGrad; `grad_scale` (0-d, on the device)
 /// multiplies the gradient first.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::optim::{Adam, Decay, adam_};
+/// let [x, grad, first, second, step] = [1.0f32, 0.5, 0.0, 0.0, 1.0].map(|value| Tensor::new(&device, [value]));
+/// let (x, second) = (x?, second?);
+/// let settings = Adam { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decay: Decay::Decoupled };
+/// adam_(&x, &grad?, &first?, &second, None, &step?, None, settings)?;
+/// assert_eq!(format!("{:.4}", x.item::<f32>()?), "0.9000");
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 #[allow(clippy::too_many_arguments)]
 pub fn adam_(
@@ -152,6 +164,18 @@ pub fn adam_(
 }
 
 /// One step of SGD in place; momentum where there is a buffer for it. Types as for [`adam_`].
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::optim::{Sgd, sgd_};
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let grad = Tensor::new(&device, [0.5f32, 4.0])?;
+/// let settings = Sgd { lr: 0.5, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false, first: true };
+/// sgd_(&x, &grad, None, None, settings)?;
+/// assert_eq!(x.to_vec::<f32>()?, [0.75, 0.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn sgd_(
     param: &Tensor,
@@ -196,6 +220,16 @@ pub fn sgd_(
 }
 
 /// The 2-norm of all elements of all tensors, 0-d, on the device. There must be a tensor; empty ones add nothing.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::optim::total_norm;
+/// let x = Tensor::new(&device, [3.0f32, 0.0])?;
+/// let y = Tensor::new(&device, [[4.0f32]])?;
+/// assert_eq!(total_norm(&[&x, &y])?.item::<f32>()?, 5.0);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn total_norm(tensors: &[&Tensor]) -> Result<Tensor> {
     const OP: &str = "total_norm";
@@ -210,6 +244,16 @@ pub fn total_norm(tensors: &[&Tensor]) -> Result<Tensor> {
 }
 
 /// min(1, max_norm / (norm + 1e-6)), of the shape of `norm`, on the device (PyTorch's clip_grad_norm_).
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::optim::clip_coefficient;
+/// let norm = Tensor::new(&device, 5.0f32)?;
+/// assert_eq!(format!("{:.4}", clip_coefficient(&norm, 1.0)?.item::<f32>()?), "0.2000");
+/// assert_eq!(clip_coefficient(&norm, 10.0)?.item::<f32>()?, 1.0);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn clip_coefficient(norm: &Tensor, max_norm: f64) -> Result<Tensor> {
     map("clip_coefficient", Kernel::clip_coefficient, norm, [(max_norm as f32).to_bits(), 1e-6f32.to_bits()])

@@ -192,6 +192,15 @@ fn first_largest(op: &'static str, x: &Tensor, dim: isize, keep: KeepDim) -> Res
 }
 
 /// Sums over whatever dimensions broadcasting would have repeated, so that the result has `shape`.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::reduce::sum_to;
+/// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+/// assert_eq!(sum_to(&x, &[2])?.to_vec::<f32>()?, [4.0, 6.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn sum_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     if x.shape() == shape {

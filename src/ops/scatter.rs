@@ -30,18 +30,51 @@ pub fn scatter_add(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> R
 }
 
 /// self multiplied by `src` at `out[index[i][j]][j]` for dim 0; numbers of one type.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::scatter::scatter_prod;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let index = Tensor::new(&device, [1i32, 1])?;
+/// let src = Tensor::new(&device, [10.0f32, 20.0])?;
+/// assert_eq!(scatter_prod(&x, 0, &index, &src)?.to_vec::<f32>()?, [1.0, 400.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn scatter_prod(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
     combined("scatter_reduce", [Kernel::scatter_prod; 2], x, dim, index_of, src)
 }
 
 /// The larger of self and `src` at `out[index[i][j]][j]` for dim 0, numbers of one type; NaN where one is NaN.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::scatter::scatter_amax;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// let index = Tensor::new(&device, [1i32, 1])?;
+/// let src = Tensor::new(&device, [10.0f32, 20.0])?;
+/// assert_eq!(scatter_amax(&x, 0, &index, &src)?.to_vec::<f32>()?, [1.0, 20.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn scatter_amax(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
     combined("scatter_reduce", [Kernel::scatter_amax, Kernel::scatter_amax_integer], x, dim, index_of, src)
 }
 
 /// The smaller of self and `src` at `out[index[i][j]][j]` for dim 0, numbers of one type; NaN where one is NaN.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::scatter::scatter_amin;
+/// let x = Tensor::new(&device, [1.0f32, 12.0])?;
+/// let index = Tensor::new(&device, [1i32, 1])?;
+/// let src = Tensor::new(&device, [10.0f32, 20.0])?;
+/// assert_eq!(scatter_amin(&x, 0, &index, &src)?.to_vec::<f32>()?, [1.0, 10.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn scatter_amin(x: &Tensor, dim: isize, index_of: &Tensor, src: &Tensor) -> Result<Tensor> {
     combined("scatter_reduce", [Kernel::scatter_amin, Kernel::scatter_amin_integer], x, dim, index_of, src)
@@ -154,6 +187,15 @@ pub(super) fn add_runs(op: &'static str, kernel: Kernel, out: &Tensor, ids: &Ten
 
 /// For each place of a dimension of length `rows`, 1 + the last position of `index_of` along `dim` that names it, 0 where none does
 /// (i32; the shape of the index but for `dim`). An index out of range is reported at the next synchronising call.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::scatter::last_positions;
+/// let index = Tensor::new(&device, [1i32, 1, 0])?;
+/// assert_eq!(last_positions("example", &index, 0, 3)?.to_vec::<i32>()?, [3, 2, 0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn last_positions(op: &'static str, index_of: &Tensor, dim: isize, rows: usize) -> Result<Tensor> {
     expect_dtype(op, index_of, DType::I32)?;

@@ -259,12 +259,30 @@ pub fn mul_scalar(x: &Tensor, scalar: impl Into<Scalar>) -> Result<Tensor> {
 }
 
 /// scalar - x.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::unary::rsub_scalar;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// assert_eq!(rsub_scalar(&x, 5.0)?.to_vec::<f32>()?, [4.0, 3.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn rsub_scalar(x: &Tensor, scalar: impl Into<Scalar>) -> Result<Tensor> {
     with_scalar("rsub_scalar", Kernel::rsub_scalar, x, scalar.into())
 }
 
 /// scalar / x.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::ops::unary::rdiv_scalar;
+/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+/// assert_eq!(rdiv_scalar(&x, 6.0)?.to_vec::<f32>()?, [6.0, 3.0]);
+/// # Ok::<(), linn::Error>(())
+/// ```
 #[track_caller]
 pub fn rdiv_scalar(x: &Tensor, scalar: impl Into<Scalar>) -> Result<Tensor> {
     with_scalar("rdiv_scalar", Kernel::rdiv_scalar, x, scalar.into())

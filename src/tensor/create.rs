@@ -12,6 +12,15 @@ use crate::tensor::{Storage, Tensor};
 
 impl Tensor {
     /// A tensor whose elements hold whatever the memory held before.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::DType;
+    /// let x = Tensor::empty(&device, &[2, 3], DType::F32)?;
+    /// assert_eq!(x.shape(), [2, 3]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn empty(device: &Device, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::empty_as("empty", device, shape, dtype, Category::Temporary)
@@ -36,6 +45,14 @@ impl Tensor {
     }
 
     /// A tensor with the elements of `data` in row-major order; the copy is enqueued on the current stream.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::from_slice(&device, &[2, 2], &[1.0f32, 2.0, 3.0, 4.0])?;
+    /// assert_eq!(x.select(0, 1)?.to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn from_slice<T: Element>(device: &Device, shape: &[usize], data: &[T]) -> Result<Tensor> {
         let layout = Layout::contiguous("from_slice", shape)?;
@@ -60,6 +77,15 @@ impl Tensor {
 
     /// Overwrites a contiguous tensor with the elements of `data`, in place; the copy is enqueued on the current stream and
     /// comes after whatever still reads the old elements.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// x.copy_from_slice_(&[3.0f32, 4.0])?;
+    /// assert_eq!(x.to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn copy_from_slice_<T: Element>(&self, data: &[T]) -> Result<()> {
         const OP: &str = "copy_from_slice_";
         if self.dtype() != T::DTYPE {
@@ -97,6 +123,15 @@ impl Tensor {
     }
 
     /// A tensor from a scalar or a nested array: `Tensor::new(&device, [[1.0, 2.0], [3.0, 4.0f32]])`.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.shape(), [2, 2]);
+    /// assert_eq!(Tensor::new(&device, 5i32)?.item::<i32>()?, 5);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn new<A: NestedArray>(device: &Device, array: A) -> Result<Tensor> {
         let mut shape = Vec::new();

@@ -29,7 +29,8 @@ use crate::layout::Layout;
 use crate::memory::Category;
 use crate::stream::Stream;
 
-/// An n-dimensional array on a device. Cloning is cheap and shares the memory.
+/// An n-dimensional array on a device. Cloning is cheap and shares the memory. What holds for all operations (shapes, types,
+/// errors) stands in the docs of `linn::autograd`.
 #[derive(Clone)]
 pub struct Tensor {
     pub(crate) storage: Arc<Storage>,

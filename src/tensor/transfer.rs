@@ -75,6 +75,14 @@ fn pick<T: Element>(layout: &crate::layout::Layout, bytes: &[u8]) -> Vec<T> {
 
 impl Tensor {
     /// The elements in row-major order. Blocks until this tensor's own last command has been executed.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// assert_eq!(x.transpose(0, 1)?.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.device().hidden_wait("to_vec", "to_vec_async", Origin::line())?;
@@ -82,6 +90,15 @@ impl Tensor {
     }
 
     /// [`Tensor::to_vec`] as a future: the copy is enqueued now, on the current stream; the elements come later.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let read = x.to_vec_async::<f32>()?; // the host runs on
+    /// assert_eq!(read.wait()?, [1.0, 2.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn to_vec_async<T: Element>(&self) -> Result<TensorRead<T>> {
         if self.dtype() != T::DTYPE {
@@ -102,6 +119,14 @@ impl Tensor {
     }
 
     /// The only element of a tensor that has one. Blocks until its own last command has been executed.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// assert_eq!(x.sum_all()?.item::<f32>()?, 3.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         self.device().hidden_wait("item", "item_async", Origin::line())?;
@@ -109,6 +134,15 @@ impl Tensor {
     }
 
     /// [`Tensor::item`] as a future of a vector with one element.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0])?;
+    /// let read = x.sum_all()?.item_async::<f32>()?; // the host runs on
+    /// assert_eq!(read.wait()?, [3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn item_async<T: Element>(&self) -> Result<TensorRead<T>> {
         if self.len() != 1 {

@@ -2,6 +2,7 @@
 
 mod chance;
 mod device;
+mod docs;
 mod dtype;
 mod error_text;
 mod field_reports;

@@ -6,6 +6,7 @@
 
 mod call;
 mod compare;
+mod gradcheck;
 mod layouts;
 mod manifest;
 mod run;
