@@ -7,7 +7,7 @@ use crate::tensor::Tensor;
 
 /// `name(scalar)` for `of(tensor)`.
 macro_rules! with_scalars {
-    ($($name:ident = $of:ident, $sign:literal, $example:literal;)*) => { impl Tensor { $(
+    ($($name:ident = $of:ident, $sign:literal is $example:literal;)*) => { impl Tensor { $(
         #[doc = concat!("Whether self ", $sign, " `scalar`, element by element, as bool. A fraction compared with integers is not rounded.")]
         ///
         /// ```
@@ -26,10 +26,10 @@ macro_rules! with_scalars {
 }
 
 with_scalars! {
-    eq_scalar = eq, "=", "[0, 1, 0]";
-    ne_scalar = ne, "differs from", "[1, 0, 1]";
-    lt_scalar = lt, "<", "[1, 0, 0]";
-    le_scalar = le, "<=", "[1, 1, 0]";
-    gt_scalar = gt, ">", "[0, 0, 1]";
-    ge_scalar = ge, ">=", "[0, 1, 1]";
+    eq_scalar = eq, "=" is "[0, 1, 0]";
+    ne_scalar = ne, "differs from" is "[1, 0, 1]";
+    lt_scalar = lt, "<" is "[1, 0, 0]";
+    le_scalar = le, "<=" is "[1, 1, 0]";
+    gt_scalar = gt, ">" is "[0, 0, 1]";
+    ge_scalar = ge, ">=" is "[0, 1, 1]";
 }

@@ -48,6 +48,14 @@ impl Tensor {
     ///
     /// # Errors
     /// Where `std` is negative or NaN.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::zeros(&device, &[10_000])?;
+    /// x.normal_(5.0, 0.5)?;
+    /// assert!((x.mean_all()?.item::<f32>()? - 5.0).abs() < 0.05);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn normal_(&self, mean: f64, std: f64) -> Result<()> {
         expect_float("normal_", self)?;
@@ -58,6 +66,14 @@ impl Tensor {
     ///
     /// # Errors
     /// Where `rate` is not positive.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::zeros(&device, &[10_000])?;
+    /// x.exponential_(4.0)?;
+    /// assert!((x.mean_all()?.item::<f32>()? - 0.25).abs() < 0.02);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn exponential_(&self, rate: f64) -> Result<()> {
         expect_float("exponential_", self)?;
@@ -68,6 +84,14 @@ impl Tensor {
     ///
     /// # Errors
     /// Where `p` is not from 0 to 1.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::zeros(&device, &[10_000])?;
+    /// x.bernoulli_(0.25)?;
+    /// assert!((x.mean_all()?.item::<f32>()? - 0.25).abs() < 0.03);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn bernoulli_(&self, p: f64) -> Result<()> {
         self.redraw(Distribution::bernoulli("bernoulli_", p, 1.0)?, "bernoulli_")
@@ -77,18 +101,42 @@ impl Tensor {
     ///
     /// # Errors
     /// Where the range is empty or not within the element type; floats take what they hold exactly.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::new(&device, [0, 0, 0])?;
+    /// x.random_(1, 7)?;
+    /// assert!(x.to_vec::<i32>()?.iter().all(|x| (1..7).contains(x)));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn random_(&self, low: i64, high: i64) -> Result<()> {
         self.redraw(Distribution::randint("random_", low, high, self.dtype())?, "random_")
     }
 
     /// Uniform in [0, 1) with the shape and element type of this tensor, contiguous; floats.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::zeros(&device, &[2, 3])?.rand_like()?;
+    /// assert_eq!(x.shape(), [2, 3]);
+    /// assert!(x.to_vec::<f32>()?.iter().all(|x| (0.0..1.0).contains(x)));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn rand_like(&self) -> Result<Tensor> {
         Distribution::uniform("rand_like", 0.0, 1.0, self.dtype())?.draw(self.device(), self.shape(), self.dtype())
     }
 
     /// Normal with mean 0 and deviation 1, with the shape and element type of this tensor, contiguous; floats.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::zeros(&device, &[100, 100])?.randn_like()?;
+    /// assert_eq!(x.shape(), [100, 100]);
+    /// assert!(x.mean_all()?.item::<f32>()?.abs() < 0.05);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn randn_like(&self) -> Result<Tensor> {
         expect_float("randn_like", self)?;
@@ -99,6 +147,13 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::random_`].
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let x = linn::Tensor::new(&device, [0, 0, 0])?.randint_like(1, 7)?;
+    /// assert!(x.to_vec::<i32>()?.iter().all(|x| (1..7).contains(x)));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn randint_like(&self, low: i64, high: i64) -> Result<Tensor> {
         Distribution::randint("randint_like", low, high, self.dtype())?.draw(self.device(), self.shape(), self.dtype())
@@ -108,6 +163,15 @@ impl Tensor {
     ///
     /// # Errors
     /// A negative or undefined deviation is reported at the next synchronising call.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let mean = linn::Tensor::new(&device, [-100.0f32, 100.0])?;
+    /// let std = linn::Tensor::new(&device, 1.0f32)?;
+    /// let x = linn::Tensor::normal_of(&mean, &std)?.to_vec::<f32>()?;
+    /// assert!(x[0] < -90.0 && x[1] > 90.0);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn normal_of(mean: &Tensor, std: &Tensor) -> Result<Tensor> {
         const OP: &str = "normal";

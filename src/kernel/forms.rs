@@ -400,7 +400,7 @@ pub(super) const RANDOM: &[Form] = &[Form {
 }];
 pub(super) const CHECK_RANGE: &[Form] = &[Form {
     body: "random/check",
-    pieces: &["shared/status"],
+    pieces: &["shared/index", "shared/status"],
     bindings: &[bind("a", Role::In, "elem"), STATUS],
     params: Some(params::Check::INFO),
     ..PLAIN

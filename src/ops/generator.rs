@@ -69,6 +69,13 @@ impl Device {
     }
 
     /// Starts the device's generator over with a seed by chance, and tells it.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let seed = device.seed()?;
+    /// assert_eq!(device.initial_seed()?, seed);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn seed(&self) -> Result<u64> {
         let now = web_time::SystemTime::now().duration_since(web_time::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let seed = RandomState::new().hash_one(now);
@@ -77,6 +84,14 @@ impl Device {
     }
 
     /// The seed that the device's generator started with.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// device.manual_seed(7)?;
+    /// linn::Tensor::rand(&device, &[3])?;
+    /// assert_eq!(device.initial_seed()?, 7);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn initial_seed(&self) -> Result<u64> {
         Ok(generator(self)?.seed)
     }
@@ -96,6 +111,15 @@ impl Device {
     }
 
     /// Puts the device's generator into a state that [`Device::rng_state`] gave, of whatever device.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// let state = device.rng_state()?;
+    /// let first = linn::Tensor::rand(&device, &[3])?;
+    /// device.set_rng_state(state)?;
+    /// assert!(linn::Tensor::rand(&device, &[3])?.equal(&first)?);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     pub fn set_rng_state(&self, state: GeneratorState) -> Result<()> {
         *generator(self)? = state;
         Ok(())

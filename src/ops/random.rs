@@ -221,6 +221,14 @@ impl Tensor {
     }
 
     /// f32, normal with mean 0 and deviation 1, from the device's generator.
+    ///
+    /// ```
+    /// # let device = linn::Device::open()?;
+    /// device.manual_seed(0)?;
+    /// let x = linn::Tensor::randn(&device, &[10_000])?;
+    /// assert!(x.mean_all()?.item::<f32>()?.abs() < 0.05);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
     #[track_caller]
     pub fn randn(device: &Device, shape: &[usize]) -> Result<Tensor> {
         Distribution::normal("randn", 0.0, 1.0)?.draw(device, shape, DType::F32)
