@@ -74,5 +74,8 @@ fn chromium_compiles_every_shader_with_its_layout() {
     assert_eq!(answer["lost"], json!([]));
     assert_eq!(answer["accepted"].as_u64(), Some(shaders.len() as u64));
     assert_eq!(answer["pipelines"].as_u64(), Some(whole.len() as u64));
-    assert!(answer["notices"].as_str().is_some_and(|words| words.to_lowercase().contains("binding")), "a wrong layout is noticed: {answer}");
+    assert!(
+        answer["notices"].as_str().is_some_and(|words| words.to_lowercase().contains("binding")),
+        "a wrong layout is noticed: {answer}"
+    );
 }

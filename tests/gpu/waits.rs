@@ -22,7 +22,7 @@ fn waits_are_counted_by_line() {
     let line = line!() + 2;
     for _ in 0..3 {
         assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
-        x.add_scalar(1.0).unwrap();
+        products(&device, 128, 8); // long enough that it is waited for
         device.synchronize().unwrap();
     }
     let later = x.to_vec_async::<f32>().unwrap();
