@@ -1,7 +1,6 @@
 //! Training: a small network against its arithmetic in f64, and a small GPT.
 
 use linn::nn::{Gpt, GptConfig, Module};
-use linn::ops::random;
 use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 use wasm_bindgen_test::wasm_bindgen_test;
 
@@ -90,7 +89,7 @@ async fn adam_steps() {
 #[wasm_bindgen_test]
 async fn a_small_gpt_learns_a_sequence_by_heart() {
     let device = device().await;
-    random::manual_seed(&device, 1).unwrap();
+    device.manual_seed(1).unwrap();
     let config = GptConfig { vocab_size: 11, block_size: 16, n_layer: 2, n_head: 2, n_embd: 32, bias: true, tied: true };
     let gpt = Gpt::new(&device, config).unwrap();
     let ids: Vec<i32> = (0..17).map(|i| i * i % 11).collect();
