@@ -3,9 +3,9 @@
 //! Integers, ranges, [`Index::NewAxis`] and [`Index::Ellipsis`] give a view. Index tensors and masks give a copy of the chosen
 //! elements; with several of them, entry i of each makes one place.
 
-use std::ops::{Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
-
 use super::graph::{Backward, Grads};
+use super::indices::{Index, Indices};
+use super::parts::{from_python, position};
 use super::rearrange::from_front;
 use super::record::record;
 use super::rules;
@@ -17,154 +17,6 @@ use crate::layout::{Layout, broadcast_shapes};
 use crate::ops;
 use crate::ops::scatter::last_positions;
 use crate::tensor::Tensor;
-
-/// What one entry between the brackets of `x[..]` says about the next dimension.
-#[derive(Clone, Debug)]
-pub enum Index {
-    /// One entry (negative: from the back); the dimension is gone. An integer.
-    Select(isize),
-    /// Entries from `start` up to `end`, every `step`-th one, by Python's rules: negative bounds count from the back, what lies
-    /// outside is cut off. A range, `..` being `:`, or [`Index::slice`].
-    Slice {
-        /// The first one, 0 where it is not said.
-        start: Option<isize>,
-        /// The first one that is left out, the length where it is not said.
-        end: Option<isize>,
-        /// At least 1.
-        step: usize,
-    },
-    /// A new dimension of length 1. PyTorch's `None`.
-    NewAxis,
-    /// As many `..` as there are dimensions left. PyTorch's `...`.
-    Ellipsis,
-    /// The entries that an i32 tensor names (negative: from the back), or those where a bool tensor is true, which stands for as
-    /// many dimensions as it has. A `&Tensor`.
-    Tensor(Tensor),
-}
-
-impl Index {
-    /// Every `step`-th entry of a range: `Index::slice(1.., 2)` is `1::2`.
-    pub fn slice(range: impl RangeBounds<isize>, step: usize) -> Index {
-        let start = match range.start_bound() {
-            Bound::Included(start) => Some(*start),
-            Bound::Excluded(before) => Some(before.saturating_add(1)),
-            Bound::Unbounded => None,
-        };
-        let end = match range.end_bound() {
-            // The last entry is in: nothing is cut off.
-            Bound::Included(-1) | Bound::Unbounded => None,
-            Bound::Included(last) => Some(last.saturating_add(1)),
-            Bound::Excluded(end) => Some(*end),
-        };
-        Index::Slice { start, end, step }
-    }
-}
-
-impl From<&Tensor> for Index {
-    fn from(index: &Tensor) -> Index {
-        Index::Tensor(index.clone())
-    }
-}
-
-impl From<Tensor> for Index {
-    fn from(index: Tensor) -> Index {
-        Index::Tensor(index)
-    }
-}
-
-impl From<RangeFull> for Index {
-    fn from(_: RangeFull) -> Index {
-        Index::slice(.., 1)
-    }
-}
-
-/// Numbers of every type that a literal may be taken for.
-macro_rules! numbers {
-    ($($number:ty)*) => { $(
-        impl From<$number> for Index {
-            fn from(index: $number) -> Index {
-                Index::Select(wide(index))
-            }
-        }
-
-        numbers! { $number: Range(range => wide(range.start)..wide(range.end)) }
-        numbers! { $number: RangeInclusive(range => wide(*range.start())..=wide(*range.end())) }
-        numbers! { $number: RangeFrom(range => wide(range.start)..) }
-        numbers! { $number: RangeTo(range => ..wide(range.end)) }
-        numbers! { $number: RangeToInclusive(range => ..=wide(range.end)) }
-    )* };
-    ($number:ty: $range:ident($name:ident => $wide:expr)) => {
-        impl From<$range<$number>> for Index {
-            fn from($name: $range<$number>) -> Index {
-                Index::slice($wide, 1)
-            }
-        }
-    };
-}
-numbers! { i32 i64 isize usize }
-
-/// No tensor is as long as the numbers that do not fit.
-fn wide<N: TryInto<isize>>(number: N) -> isize {
-    number.try_into().unwrap_or(isize::MAX)
-}
-
-/// What stands between the brackets: one [`Index`] or what becomes one, a tuple of up to eight, or a list of them.
-pub trait Indices {
-    /// One after the other.
-    fn list(self) -> Vec<Index>;
-}
-
-impl<I: Into<Index>> Indices for I {
-    fn list(self) -> Vec<Index> {
-        vec![self.into()]
-    }
-}
-
-impl Indices for () {
-    fn list(self) -> Vec<Index> {
-        Vec::new()
-    }
-}
-
-impl<I: Into<Index>> Indices for Vec<I> {
-    fn list(self) -> Vec<Index> {
-        self.into_iter().map(Into::into).collect()
-    }
-}
-
-impl<I: Into<Index> + Clone> Indices for &[I] {
-    fn list(self) -> Vec<Index> {
-        self.iter().cloned().map(Into::into).collect()
-    }
-}
-
-impl<I: Into<Index> + Clone, const N: usize> Indices for &[I; N] {
-    fn list(self) -> Vec<Index> {
-        self.as_slice().list()
-    }
-}
-
-impl<I: Into<Index>, const N: usize> Indices for [I; N] {
-    fn list(self) -> Vec<Index> {
-        self.into_iter().map(Into::into).collect()
-    }
-}
-
-/// Tuples.
-macro_rules! tuples {
-    ($first:ident $($rest:ident)*) => {
-        impl<$first: Into<Index>, $($rest: Into<Index>),*> Indices for ($first, $($rest,)*) {
-            fn list(self) -> Vec<Index> {
-                #[allow(non_snake_case)]
-                let ($first, $($rest,)*) = self;
-                vec![$first.into(), $($rest.into()),*]
-            }
-        }
-        tuples! { $($rest)* }
-    };
-    () => {};
-}
-tuples! { A B C D E F G H }
 
 impl Tensor {
     /// What `indices` choose, as PyTorch's `x[indices]`: integers, ranges, [`Index`]es, i32 tensors and bool masks, in a tuple. Without
@@ -229,9 +81,9 @@ impl Tensor {
             return self.become_(OP, |x| x.with_places(OP, &plan, values, put));
         }
         same_dtype(OP, self, values)?;
-        let place = self.with_layout(plan.layout(&self.layout)?);
+        let place = self.with_layout(plan.steps.layout(OP, &self.layout)?);
         ops::elementwise::refuse_expanded(OP, &place)?;
-        let rule = plan.rule(values.shape());
+        let rule = plan.rule(OP, values.shape());
         self.change(OP, &[values], &[], || ops::copy::copy_(&place, values).map_err(|error| error.of(OP)), rule)
     }
 
@@ -239,12 +91,16 @@ impl Tensor {
     fn with_places(&self, op: &'static str, plan: &Plan, values: &Tensor, put: Put) -> Result<Tensor> {
         same_dtype(op, self, values)?;
         let view = plan.view(op, self)?;
+        let spread = |shape: &[usize]| values.expand(&signed(shape)).map_err(|error| error.of(op));
         let part = match (Places::of(op, &view, &plan.tensors)?, put) {
-            (None, Put::Replace) => values.expand(&signed(view.shape())).map_err(|error| error.of(op))?,
-            (None, Put::Add) => view.add(&values.expand(&signed(view.shape())).map_err(|error| error.of(op))?)?,
+            // (The result shares no memory with the values.)
+            (None, Put::Replace) if plan.steps.0.is_empty() => return spread(view.shape())?.positive(),
+            (None, Put::Replace) => spread(view.shape())?,
+            (None, Put::Add) => view.add(&spread(view.shape())?)?,
             (Some(places), _) => {
-                let values = values.expand(&signed(&places.shape())).map_err(|error| error.of(op))?;
-                let values = places.front_of_chosen(&values)?.reshape(&[places.flat.len() as isize, places.width() as isize])?;
+                let values = places
+                    .front_of_chosen(&spread(&places.shape())?)?
+                    .reshape(&[places.flat.len() as isize, places.width() as isize])?;
                 let front = places.front(&view)?;
                 let own = front.reshape(&places.matrix())?;
                 let rows = match put {
@@ -254,12 +110,12 @@ impl Tensor {
                 places.back(&rows.reshape(&signed(front.shape()))?)?
             }
         };
-        if plan.steps.is_empty() {
-            return if part.is_contiguous() { part.positive() } else { part.contiguous() };
+        if plan.steps.0.is_empty() {
+            return part.contiguous();
         }
         let out = ops::copy::copy(self)?;
-        ops::copy::copy_(&out.with_layout(plan.layout(&out.layout)?), &part)?;
-        record(op, &[self, &part], &[], out, plan.rule(part.shape()))
+        ops::copy::copy_(&out.with_layout(plan.steps.layout(op, &out.layout)?), &part)?;
+        record(op, &[self, &part], &[], out, plan.rule(op, part.shape()))
     }
 }
 
@@ -271,9 +127,19 @@ enum Step {
     NewAxis { dim: usize },
 }
 
+/// Steps one after the other.
+#[derive(Clone, Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    fn layout(&self, op: &'static str, of: &Layout) -> Result<Layout> {
+        self.0.iter().try_fold(*of, |layout, step| step.of(op, &layout))
+    }
+}
+
 /// What a list of indices comes to: steps to a view, and the index tensors of some of its dimensions, in order.
 struct Plan {
-    steps: Vec<Step>,
+    steps: Steps,
     tensors: Vec<(usize, Tensor)>,
 }
 
@@ -298,7 +164,7 @@ impl Plan {
         if list.iter().filter(|index| matches!(index, Index::Ellipsis)).count() > 1 {
             return Err(fact("more than one Ellipsis".into()));
         }
-        let mut plan = Plan { steps: Vec::new(), tensors: Vec::new() };
+        let mut plan = Plan { steps: Steps::default(), tensors: Vec::new() };
         let (mut layout, mut dim) = (x.layout, 0);
         for index in list {
             let step = match index {
@@ -313,9 +179,7 @@ impl Plan {
                 Index::NewAxis => Step::NewAxis { dim },
                 Index::Select(index) => {
                     let len = layout.shape()[dim];
-                    let from_front = if index < 0 { index.checked_add_unsigned(len) } else { Some(index) };
-                    let index = from_front.and_then(|index| usize::try_from(index).ok()).filter(|index| *index < len);
-                    let index = index.ok_or_else(|| {
+                    let index = position(index, len).ok_or_else(|| {
                         let fact = format!(
                             "an index is out of range for a dimension of {len} entries, in a tensor of shape {:?}",
                             x.shape()
@@ -327,21 +191,18 @@ impl Plan {
                 Index::Slice { step: 0, .. } => return Err(fact("a slice with step 0".into())),
                 Index::Slice { start, end, step } => {
                     let len = layout.shape()[dim];
-                    let [start, end] = [start.unwrap_or(0), end.unwrap_or(isize::MAX)].map(|bound| {
-                        let bound = if bound < 0 { bound.saturating_add_unsigned(len) } else { bound };
-                        usize::try_from(bound).unwrap_or(0).min(len)
-                    });
+                    let [start, end] = [start.unwrap_or(0), end.unwrap_or(isize::MAX)].map(|bound| from_python(bound, len));
                     let kept = end.saturating_sub(start);
                     if kept == len && step == 1 {
                         dim += 1;
                         continue;
                     }
-                    Step::Slice { dim, start: start.min(len - kept), len: kept, step }
+                    Step::Slice { dim, start, len: kept, step }
                 }
             };
             layout = step.of(op, &layout)?;
             dim += usize::from(!matches!(step, Step::Select { .. }));
-            plan.steps.push(step);
+            plan.steps.0.push(step);
         }
         Ok(plan)
     }
@@ -363,32 +224,27 @@ impl Plan {
         Ok(rank)
     }
 
-    fn layout(&self, of: &Layout) -> Result<Layout> {
-        self.steps.iter().try_fold(*of, |layout, step| step.of("index", &layout))
-    }
-
     #[track_caller]
     fn view(&self, op: &'static str, x: &Tensor) -> Result<Tensor> {
-        if self.steps.is_empty() {
+        if self.steps.0.is_empty() {
             return Ok(x.clone());
         }
         let steps = self.steps.clone();
-        x.partial(op, move |layout| steps.iter().try_fold(*layout, |layout, step| step.of(op, &layout)))
+        x.partial(op, move |layout| steps.layout(op, layout))
     }
 
     /// (x, v) -> x with v, broadcast from `shape`, at the places of the view: dx = g but 0 there, dv = g there, summed where v was
     /// broadcast.
-    fn rule(&self, shape: &[usize]) -> impl Fn(&Backward<'_>) -> Result<Grads> + Send + Sync + 'static {
-        let plan = Plan { steps: self.steps.clone(), tensors: Vec::new() };
-        let shape = shape.to_vec();
+    fn rule(&self, op: &'static str, shape: &[usize]) -> impl Fn(&Backward<'_>) -> Result<Grads> + Send + Sync + 'static {
+        let (steps, shape) = (self.steps.clone(), shape.to_vec());
         move |ctx| {
             let g = ctx.grad();
             let dx = ctx.want(0, || {
                 let dx = ops::copy::copy(g)?;
-                ops::copy::fill_(&dx.with_layout(plan.layout(&dx.layout)?), 0.0)?;
+                ops::copy::fill_(&dx.with_layout(steps.layout(op, &dx.layout)?), 0.0)?;
                 Ok(dx)
             })?;
-            let dv = ctx.want(1, || rules::binary::to_shape(&g.with_layout(plan.layout(&g.layout)?), &shape))?;
+            let dv = ctx.want(1, || rules::binary::to_shape(&g.with_layout(steps.layout(op, &g.layout)?), &shape))?;
             Ok(Grads::from_iter([dx, dv]))
         }
     }

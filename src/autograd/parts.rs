@@ -60,15 +60,14 @@ impl Tensor {
     pub fn select(&self, dim: isize, index: isize) -> Result<Tensor> {
         const OP: &str = "select";
         let dim = self.existing(OP, dim)?;
-        let len = self.shape()[dim] as isize;
-        if index >= len || index < -len {
-            return Err(Error::shape(
+        let len = self.shape()[dim];
+        let index = position(index, len).ok_or_else(|| {
+            Error::shape(
                 OP,
                 format!("index {index} is out of range for dimension {dim} of shape {:?}", self.shape()),
                 format!("use an index below {len}, or from -{len} to -1"),
-            ));
-        }
-        let index = if index < 0 { index + len } else { index } as usize;
+            )
+        })?;
         self.partial(OP, move |layout| layout.select(dim, index))
     }
 
@@ -347,7 +346,13 @@ impl Tensor {
 }
 
 /// A bound in a dimension of `len` entries: negative ones count from the back, what lies outside is cut off.
-fn from_python(bound: isize, len: usize) -> usize {
+pub(super) fn from_python(bound: isize, len: usize) -> usize {
     let bound = if bound < 0 { bound.saturating_add_unsigned(len) } else { bound };
     usize::try_from(bound).unwrap_or(0).min(len)
+}
+
+/// An entry of a dimension of `len` entries: negative ones count from the back; `None` where there is no such entry.
+pub(super) fn position(index: isize, len: usize) -> Option<usize> {
+    let from_front = if index < 0 { index.checked_add_unsigned(len)? } else { index };
+    usize::try_from(from_front).ok().filter(|index| *index < len)
 }

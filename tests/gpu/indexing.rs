@@ -255,6 +255,11 @@ fn indexing_reads_like_pytorch() {
     assert_eq!(shape(x.index([0, 1, 2])), Vec::<usize>::new());
     assert!(x.index((.., 1..)).unwrap().shares_storage(&x), "a view");
     let ids = Tensor::new(&device, [0, 1, 1]).unwrap();
+    // Bounds that are left out, as ranges of Rust can say them.
+    let after = |before: isize| Index::slice((std::ops::Bound::Excluded(before), std::ops::Bound::Unbounded), 1);
+    assert_eq!(shape(x.index((.., after(0)))), [2, 2, 4]);
+    assert_eq!(shape(x.index((.., after(-2)))), [2, 1, 4]);
+    assert_eq!(shape(x.index((.., after(-1)))), [2, 0, 4]);
     // Apart from each other the indices come first; an integer between them is applied before.
     assert_eq!(shape(x.index((&ids, .., &ids))), [3, 3]);
     assert_eq!(shape(x.unsqueeze(0).unwrap().index((.., &ids, 0, &ids))), [1, 3]);
