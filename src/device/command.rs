@@ -88,6 +88,7 @@ pub(crate) struct Own {
     pub(crate) grid: [u32; 3],
     pub(crate) work: u64,
 }
+
 /// Offset and size in bytes of what is bound of each place.
 pub(crate) type Windows = SmallVec<[(u64, u64); 4]>;
 

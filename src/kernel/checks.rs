@@ -19,19 +19,24 @@ pub enum Subject {
 impl Subject {
     const ALL: [Subject; 4] = [Subject::Probability, Subject::Deviation, Subject::Weight, Subject::LargestWeight];
 
-    /// The number that the status words name it by.
-    pub(crate) fn label(self) -> u32 {
-        labels::number(match self {
+    fn name(self) -> &'static str {
+        match self {
             Subject::Probability => "probabilities of bernoulli",
             Subject::Deviation => "deviations of normal",
             Subject::Weight => "weights of multinomial",
             Subject::LargestWeight => "largest weights of multinomial",
-        })
+        }
+    }
+
+    /// The number that the status words name it by.
+    pub(crate) fn label(self) -> u32 {
+        labels::number(self.name())
     }
 
     /// The subject with this number.
     pub(crate) fn of_label(label: u32) -> Option<Subject> {
-        Subject::ALL.into_iter().find(|subject| subject.label() == label)
+        let name = labels::name(label)?;
+        Subject::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
     /// Least and greatest value that the elements may have.

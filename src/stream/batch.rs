@@ -10,7 +10,6 @@ use crate::device::command::{ChunkId, Command, Op, PipelineId, Stamp};
 use crate::device::core::{Core, PendingRead, Reports, StatusCopy};
 use crate::device::places::PlaceId;
 use crate::ids::{SegmentId, StreamId};
-use crate::kernel::pipeline::Range;
 use crate::stream::encode::Resolved;
 use crate::stream::interop::ForeignCommands;
 
@@ -65,13 +64,16 @@ impl Taken {
 
     fn resolve_op(&mut self, core: &mut Core, op: Op, location: &'static Location<'static>) {
         let range = |core: &Core, place| core.places.resolve(place).map(|place| (place.segment, place.offset, place.size));
+        let window = |core: &Core, place, (start, size): &(u64, u64)| {
+            range(core, place).map(|(segment, offset, _)| (segment, offset + start, *size))
+        };
         match op {
             Op::Dispatch { pipeline, places, windows, params, grid, work } => {
                 self.count_work(pipeline, work);
-                let mut ranges: SmallVec<[Range; 6]> = places.iter().map(|place| range(core, *place)).collect();
-                for (range, (start, size)) in ranges.iter_mut().flatten().zip(windows.iter().flat_map(|windows| windows.iter())) {
-                    (range.1, range.2) = (range.1 + start, *size);
-                }
+                let ranges = match windows {
+                    None => places.iter().map(|place| range(core, *place)).collect(),
+                    Some(windows) => places.iter().zip(&*windows).map(|(place, part)| window(core, *place, part)).collect(),
+                };
                 places.iter().for_each(|place| core.places.release(*place));
                 core.reports.encoded += u64::from(places.contains(&PlaceId::STATUS));
                 let params = self.params.len() - usize::from(params)..self.params.len();
@@ -79,10 +81,7 @@ impl Taken {
             }
             Op::Own(own) => {
                 self.count_work(own.pipeline, own.work);
-                let window = |(place, (start, size)): (&PlaceId, &(u64, u64))| {
-                    range(core, *place).map(|(segment, offset, _)| (segment, offset + start, *size))
-                };
-                let ranges = own.places.iter().zip(&own.windows).map(window).collect();
+                let ranges = own.places.iter().zip(&own.windows).map(|(place, part)| window(core, *place, part)).collect();
                 own.places.iter().for_each(|place| core.places.release(*place));
                 let start = self.params.len();
                 self.params.extend_from_slice(&own.params);
@@ -125,10 +124,7 @@ impl Taken {
             }
             Op::Hold => {}
             Op::Foreign(foreign) => {
-                let windows = foreign.places.iter().zip(&foreign.windows);
-                let windows = windows.filter_map(|(place, (start, size))| {
-                    range(core, *place).map(|(segment, offset, _)| (segment, offset + start, *size))
-                });
+                let windows = foreign.places.iter().zip(&foreign.windows).filter_map(|(place, part)| window(core, *place, part));
                 let resolved = ForeignCommands::new(windows.collect(), foreign.reads, location, foreign.record);
                 foreign.places.iter().for_each(|place| core.places.release(*place));
                 self.commands.push(Resolved::Foreign(Box::new(resolved)));
