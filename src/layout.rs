@@ -68,6 +68,16 @@ impl Layout {
         Ok(Layout { shape: dims, strides, offset: 0 })
     }
 
+    /// `len` elements, one after the other.
+    pub fn vector(len: usize, offset: usize) -> Layout {
+        Layout { shape: Dims::filled(1, len), strides: Dims::filled(1, 1), offset }
+    }
+
+    /// The same shape and strides from another offset on.
+    pub fn at_offset(&self, offset: usize) -> Layout {
+        Layout { offset, ..*self }
+    }
+
     /// A layout with the given strides; the caller vouches that it stays inside its storage.
     pub fn strided(shape: Dims, strides: Dims, offset: usize) -> Layout {
         debug_assert_eq!(shape.len(), strides.len());

@@ -30,8 +30,25 @@ pub struct Binding {
     /// Read, written or both.
     pub role: Role,
     /// WGSL type of an array element, over the aliases `elem` (dtype of the row), `res` (dtype of the result) and
-    /// `item` (`elem`, or `vec4<elem>` in vector forms); `flag_item` is an `item` of bool.
+    /// `item` (`elem`, or `vec4<elem>` in vector forms); `flag_item` is an `item` of bool. `many`, `many_bf16` and `many_words` are
+    /// windows in which many tensors lie, of `elem`, bf16 and words; a shader's own table says where.
     pub ty: &'static str,
+}
+
+impl Binding {
+    /// True where many tensors lie in what is bound.
+    pub fn is_many(&self) -> bool {
+        self.ty.starts_with("many")
+    }
+
+    /// The type of the elements of many tensors; `None` for words, and for other operands.
+    pub(crate) fn many(&self, dtype: DType) -> Option<DType> {
+        match self.ty {
+            "many" => Some(dtype),
+            "many_bf16" => Some(DType::BF16),
+            _ => None,
+        }
+    }
 }
 
 /// Which kind of device a form is for.
@@ -630,14 +647,28 @@ kernels! {
         check_range F CHECK_RANGE with ["shared/float"];
     }
     optim {
-        /// one step of Adam or AdamW
-        adam F ADAM;
-        /// one step of Adam or AdamW with AMSGrad
-        adam_amsgrad F ADAM_AMSGRAD;
-        /// one step of SGD
-        sgd F SGD;
+        /// counts the steps of parameters: step += 1, product *= beta1 (1 - 0.96^(step decay) / 2)
+        count_steps F COUNT_STEPS;
+        /// one step of SGD on many parameters
+        sgd FLOATS SGD;
         /// one step of SGD with momentum
-        sgd_momentum F SGD_MOMENTUM;
+        sgd_momentum FLOATS SGD_MOMENTUM;
+        /// one step of Adam or AdamW
+        adam FLOATS ADAM;
+        /// one step of Adam or AdamW with AMSGrad
+        adam_amsgrad FLOATS ADAM_AMSGRAD;
+        /// one step of NAdam
+        nadam FLOATS NADAM;
+        /// one step of Adagrad
+        adagrad FLOATS ADAGRAD;
+        /// one step of RMSprop
+        rmsprop FLOATS RMSPROP;
+        /// one step of RMSprop with momentum
+        rmsprop_momentum FLOATS RMSPROP_MOMENTUM;
+        /// one step of RMSprop over centered squares
+        rmsprop_centered FLOATS RMSPROP_CENTERED;
+        /// one step of RMSprop over centered squares with momentum
+        rmsprop_centered_momentum FLOATS RMSPROP_CENTERED_MOMENTUM;
         /// factor that bounds the gradient norm a by s: out = min(1, s / (a + t)); NaN stays NaN
         clip_coefficient F MAP = "f_or_nan(select(s / (a + t), 1.0, s / (a + t) > 1.0), a)" with ["shared/float"];
     }

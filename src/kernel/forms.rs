@@ -406,48 +406,61 @@ pub(super) const CHECK_RANGE: &[Form] = &[Form {
     ..PLAIN
 }];
 
-/// What Adam reads and writes; a tensor that is both is an input and an output here, so that it can be read as a texture.
-macro_rules! adam_forms {
-    ($square:literal, [$($state:literal: $new:literal),*]) => {
-        &[Form {
-            body: "optim/adam",
-            bindings: &[
-                bind("param", Role::In, "item"),
-                bind("grad", Role::In, "item"),
-                $(bind($state, Role::In, "item"),)*
-                bind("step", Role::In, "elem"),
-                bind("scale", Role::In, "elem"),
-                bind("new_param", Role::Out, "item"),
-                $(bind($new, Role::Out, "item"),)*
-            ],
-            params: Some(params::Adam::INFO),
-            pieces: &["shared/index", "shared/float", $square],
-            lanes: 4,
-            ..PLAIN
-        }]
-    };
-}
-pub(super) const ADAM: &[Form] = adam_forms!("optim/plain_square", ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq"]);
-pub(super) const ADAM_AMSGRAD: &[Form] = adam_forms!(
-    "optim/amsgrad_square",
-    ["exp_avg": "new_exp_avg", "exp_avg_sq": "new_exp_avg_sq", "max_exp_avg_sq": "new_max_exp_avg_sq"]
-);
-const SGD_PLAIN: Form = Form {
-    body: "optim/sgd",
-    bindings: &[bind("param", Role::InOut, "item"), bind("grad", Role::In, "item"), bind("scale", Role::In, "elem")],
-    params: Some(params::Sgd::INFO),
-    pieces: &["shared/index", "optim/plain_direction"],
-    lanes: 4,
+pub(super) const COUNT_STEPS: &[Form] = &[Form {
+    body: "optim/count_steps",
+    bindings: &[bind("control", Role::InOut, "u32")],
+    params: Some(params::CountSteps::INFO),
+    pieces: &["shared/index", "shared/float"],
     ..PLAIN
-};
-pub(super) const SGD: &[Form] = &[SGD_PLAIN];
-pub(super) const SGD_MOMENTUM: &[Form] = &[Form {
-    bindings: &[
-        bind("param", Role::InOut, "item"),
-        bind("grad", Role::In, "item"),
-        bind("momentum_buffer", Role::InOut, "item"),
-        bind("scale", Role::In, "elem"),
-    ],
-    pieces: &["shared/index", "optim/momentum_direction"],
-    ..SGD_PLAIN
 }];
+
+/// Optimizer steps over many parameters at once: [state of the parameter's type, state of bf16].
+macro_rules! update_forms {
+    ($pieces:expr, [$($state:literal),*]) => {{
+        const BASE: Form = Form {
+            body: "optim/update",
+            bindings: &[
+                bind("param", Role::InOut, "many"),
+                bind("grad", Role::In, "many"),
+                bind("control", Role::In, "many_words"),
+                $(bind($state, Role::InOut, "many"),)*
+            ],
+            params: Some(params::Update::INFO),
+            pieces: $pieces,
+            ..PLAIN
+        };
+        &[
+            BASE,
+            Form {
+                suffix: "bf16_state",
+                bindings: &[
+                    bind("param", Role::InOut, "many"),
+                    bind("grad", Role::In, "many"),
+                    bind("control", Role::In, "many_words"),
+                    $(bind($state, Role::InOut, "many_bf16"),)*
+                ],
+                ..BASE
+            },
+        ]
+    }};
+}
+/// Form of optimizer steps whose state is bf16, whatever the type of the parameters.
+pub const BF16_STATE: u8 = 1;
+pub(super) const SGD: &[Form] = update_forms!(&["shared/index", "optim/sgd"], []).split_at(1).0;
+pub(super) const SGD_MOMENTUM: &[Form] = update_forms!(&["shared/index", "optim/sgd_momentum"], ["momentum_buffer"]);
+pub(super) const ADAM: &[Form] =
+    update_forms!(&["shared/index", "shared/float", "optim/smoothed", "optim/adam"], ["exp_avg", "exp_avg_sq"]);
+pub(super) const ADAM_AMSGRAD: &[Form] =
+    update_forms!(&["shared/index", "shared/float", "optim/largest", "optim/adam"], ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"]);
+pub(super) const NADAM: &[Form] = update_forms!(&["shared/index", "shared/float", "optim/nadam"], ["exp_avg", "exp_avg_sq"]);
+pub(super) const ADAGRAD: &[Form] = update_forms!(&["shared/index", "optim/adagrad"], ["sum"]);
+pub(super) const RMSPROP: &[Form] =
+    update_forms!(&["shared/index", "optim/uncentered", "optim/direct", "optim/rmsprop"], ["square_avg"]);
+pub(super) const RMSPROP_MOMENTUM: &[Form] =
+    update_forms!(&["shared/index", "optim/uncentered", "optim/buffered", "optim/rmsprop"], ["square_avg", "momentum_buffer"]);
+pub(super) const RMSPROP_CENTERED: &[Form] =
+    update_forms!(&["shared/index", "optim/centered", "optim/direct", "optim/rmsprop"], ["square_avg", "grad_avg"]);
+pub(super) const RMSPROP_CENTERED_MOMENTUM: &[Form] = update_forms!(
+    &["shared/index", "optim/centered", "optim/buffered", "optim/rmsprop"],
+    ["square_avg", "grad_avg", "momentum_buffer"]
+);

@@ -14,7 +14,9 @@ pub mod source;
 pub(crate) mod wgsl;
 
 pub use catalog::{Class, Form, Inputs, Kernel, KernelId, Results, Role};
-pub use forms::{COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, RUNS, STRIDED, STRIDED_VEC4, TOTALS, VEC4};
+pub use forms::{
+    BF16_STATE, COLUMNS_VEC4, CONTIGUOUS, MATMUL_TEXTURE, PACKED, ROWS_VEC4, RUNS, STRIDED, STRIDED_VEC4, TOTALS, VEC4,
+};
 pub use params::Params;
 pub use sharing::Sharing;
 pub use source::ParamPath;

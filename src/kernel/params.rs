@@ -9,6 +9,9 @@ use std::mem::offset_of;
 /// Immediates hold at least this many bytes where there are any; a larger struct always goes through a uniform buffer.
 pub const IMMEDIATES_SIZE: usize = 128;
 
+/// Groups of parameters that one dispatch of an optimizer's step knows.
+pub const MOST_GROUPS: usize = 12;
+
 /// One member of a parameter struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -52,6 +55,12 @@ impl Member for f32 {
 }
 impl Member for [u32; 4] {
     const WGSL: &'static str = "vec4<u32>";
+}
+impl Member for [f32; 4] {
+    const WGSL: &'static str = "vec4<f32>";
+}
+impl Member for [[f32; 4]; MOST_GROUPS] {
+    const WGSL: &'static str = "array<vec4<f32>, 12>";
 }
 impl Member for [[u32; 4]; 2] {
     const WGSL: &'static str = "array<vec4<u32>, 2>";
@@ -399,63 +408,50 @@ params! {
         pad2: u32,
     }
 
-    /// A step of Adam or AdamW on one parameter.
-    Adam {
-        /// Where param, grad, exp_avg and exp_avg_sq (and max_exp_avg_sq) start; in `vec4`s.
-        offsets: [u32; 4],
-        /// Elements.
+    /// `count_steps`.
+    CountSteps {
+        /// Parameters.
         len: u32,
-        /// `vec4`s per invocation.
-        rounds: u32,
-        /// Where the factor on the gradient lies.
-        scale_offset: u32,
-        /// 1 for AdamW's decoupled weight decay, 0 for Adam's.
-        decoupled: u32,
-        /// Learning rate.
-        lr: f32,
-        /// Weight decay.
-        weight_decay: f32,
-        /// Decay of the second moment.
-        beta2: f32,
-        /// 1 - beta1, computed in f64.
-        one_minus_beta1: f32,
-        /// 1 - beta2, computed in f64.
-        one_minus_beta2: f32,
-        /// Added to the denominator.
-        eps: f32,
-        /// Natural logarithm of beta1 (-inf for 0).
-        log_beta1: f32,
-        /// Natural logarithm of beta2 (-inf for 0).
-        log_beta2: f32,
-    }
-
-    /// A step of SGD on one parameter.
-    Sgd {
-        /// Where param, grad and momentum_buffer start; in `vec4`s.
-        offsets: [u32; 4],
-        /// Elements.
-        len: u32,
-        /// `vec4`s per invocation.
-        rounds: u32,
-        /// Where the factor on the gradient lies.
-        scale_offset: u32,
-        /// 1 for Nesterov momentum.
-        nesterov: u32,
-        /// Learning rate.
-        lr: f32,
-        /// Weight decay.
-        weight_decay: f32,
-        /// Momentum.
-        momentum: f32,
-        /// 1 - dampening, computed in f64.
-        one_minus_dampening: f32,
-        /// 1 where momentum_buffer holds nothing yet and becomes the gradient.
-        first: u32,
+        /// Word of the first step count.
+        steps: u32,
+        /// Word of the first product.
+        products: u32,
+        /// Word of the first flag: 1 where the parameter steps.
+        flags: u32,
+        /// Decay of the first moment.
+        beta1: f32,
+        /// NAdam's momentum decay times the logarithm of 0.96.
+        decay: f32,
         /// 0.
         pad: u32,
         /// 0.
         pad2: u32,
-        /// 0.
-        pad3: u32,
+    }
+
+    /// An optimizer's step on many parameters. Their table has two `vec4`s for each: its first chunk, elements, number (and that of
+    /// its group in the highest byte), and where it, its gradient and its state start in the windows; in `vec4`s.
+    Update {
+        /// Parameters.
+        rows: u32,
+        /// Workgroups.
+        chunks: u32,
+        /// `vec4`s per invocation.
+        rounds: u32,
+        /// `vec4` of `control` at which the table starts.
+        table: u32,
+        /// Word of `control` at which the step counts start.
+        steps: u32,
+        /// Word of `control` at which the products start.
+        products: u32,
+        /// `vec4` of `control` with the factor on gradients and the word that skips the step.
+        head: u32,
+        /// AdamW's decoupled weight decay; Nesterov momentum.
+        flag: u32,
+        /// The rule's numbers.
+        a: [f32; 4],
+        /// More of them.
+        b: [f32; 4],
+        /// Learning rate and weight decay of each group.
+        groups: [[f32; 4]; MOST_GROUPS],
     }
 }

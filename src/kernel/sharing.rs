@@ -62,14 +62,16 @@ impl Sharing {
         self.bound().enumerate().map(|(slot, i)| Textures::from(self.is_texture(i)) << slot).sum()
     }
 
-    /// True when one variable can serve the operands that share: they have one element type, and at most one is written.
+    /// True when one variable can serve the operands that share: they have one element type, and at most one is written, or they are
+    /// windows of many tensors, which are read and written by functions that know their places.
     /// Where it is false, a copy of a read operand must be bound instead.
     pub fn fits(&self, row: &Row, form: &Form) -> bool {
         let same = |a: &str, b: &str| a == b || (row.result.is_none() && a.replace("res_", "") == b.replace("res_", ""));
         form.bindings.iter().enumerate().all(|(i, binding)| {
             let group = (0..form.bindings.len()).filter(|j| self.first(*j) == self.first(i));
             let written = group.filter(|j| form.bindings[*j].role != Role::In).count();
-            written <= 1 && same(binding.ty, form.bindings[self.first(i)].ty)
+            let owner = &form.bindings[self.first(i)];
+            (binding.is_many() && owner.is_many()) || (written <= 1 && same(binding.ty, owner.ty))
         })
     }
 }

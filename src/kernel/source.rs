@@ -89,6 +89,9 @@ pub fn element_type(binding: &Binding, row: &Row, dtype: DType) -> Option<DType>
 
 /// The WGSL type of the elements of a binding's array: what the aliases stand for, and words where an element is less than one.
 pub fn resolve_type(binding: &Binding, row: &Row, form: &Form, dtype: DType) -> String {
+    if binding.is_many() {
+        return "vec2<u32>".to_owned();
+    }
     let Some(stored) = element_type(binding, row, dtype) else { return binding.ty.to_owned() };
     let vector = form.lanes == 4 && binding.ty.ends_with("item") || binding.ty == "vec4<elem>";
     match (stored.per_word(), binding.role, binding.ty) {
@@ -139,12 +142,45 @@ impl Subject<'_> {
     /// The pieces that know how elements lie in words.
     fn packings(&self) -> impl Iterator<Item = &'static str> {
         self.form.bindings.iter().filter_map(|binding| {
-            Some(match self.packed(binding)? {
-                DType::F16 => "shared/f16",
-                DType::BF16 => "shared/bf16",
-                _ => "shared/bool",
-            })
+            match self.packed(binding).or_else(|| binding.many(self.dtype).filter(|stored| stored.per_word() > 1))? {
+                DType::F16 => Some("shared/f16"),
+                DType::BF16 => Some("shared/bf16"),
+                _ => Some("shared/bool"),
+            }
         })
+    }
+
+    /// `load_<name>(i)` and `store_<name>(i, v)` of an operand of many tensors: the four elements at `4 * i` of the window, as f32.
+    /// Of words, `load_<name>(i)`, and `word_<name>(i)` for one.
+    fn many(&self, out: &mut String, binding: &Binding, source: &str) {
+        let name = binding.name;
+        let pair = format!("vec4<u32>({source}[2u * i], {source}[2u * i + 1u])");
+        let Some(stored) = binding.many(self.dtype) else {
+            line(out, format_args!("fn load_{name}(i: u32) -> vec4<u32> {{ return {pair}; }}"));
+            line(out, format_args!("fn word_{name}(i: u32) -> u32 {{ return {source}[i >> 1u][i & 1u]; }}"));
+            return;
+        };
+        let (load, store) = match stored {
+            DType::F32 => (
+                format!("return bitcast<vec4<f32>>({pair});"),
+                format!("let w = bitcast<vec4<u32>>(v); {source}[2u * i] = w.xy; {source}[2u * i + 1u] = w.zw;"),
+            ),
+            half => {
+                let load = |word: &str| {
+                    format!("{}, {}", from_word(half, &format!("w.{word}"), "0u"), from_word(half, &format!("w.{word}"), "1u"))
+                };
+                let name = half.name();
+                let store = |low: &str, high: &str| format!("to_{name}(v.{low}) | (to_{name}(v.{high}) << 16u)");
+                (
+                    format!("let w = {source}[i]; return vec4<f32>({}, {});", load("x"), load("y")),
+                    format!("{source}[i] = vec2<u32>({}, {});", store("x", "y"), store("z", "w")),
+                )
+            }
+        };
+        line(out, format_args!("fn load_{name}(i: u32) -> vec4<f32> {{ {load} }}"));
+        if binding.role != Role::In {
+            line(out, format_args!("fn store_{name}(i: u32, v: vec4<f32>) {{ {store} }}"));
+        }
     }
 
     fn bindings(&self, out: &mut String) {
@@ -169,7 +205,11 @@ impl Subject<'_> {
             out.push_str("fn lane_of(v: vec4<elem>, i: u32) -> elem { ");
             out.push_str("return select(select(v.x, v.y, i == 1u), select(v.z, v.w, i == 3u), i >= 2u); }\n");
         }
-        for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.role == Role::In) {
+        for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| binding.is_many()) {
+            self.many(out, binding, &variable(&form.bindings[owner(i)]));
+        }
+        let plain = |binding: &Binding| binding.role == Role::In && !binding.is_many();
+        for (i, binding) in form.bindings.iter().enumerate().filter(|(_, binding)| plain(binding)) {
             let source = variable(&form.bindings[owner(i)]);
             let name = binding.name;
             let ty = match (binding.ty, form.lanes) {
@@ -374,12 +414,20 @@ pub const FILES: &[(&str, &str)] = files![
     "norm/layer_norm"
     "norm/layer_norm_backward"
     "norm/layer_norm_backward_weight"
+    "optim/adagrad"
     "optim/adam"
-    "optim/amsgrad_square"
-    "optim/momentum_direction"
-    "optim/plain_direction"
-    "optim/plain_square"
+    "optim/buffered"
+    "optim/centered"
+    "optim/count_steps"
+    "optim/direct"
+    "optim/largest"
+    "optim/nadam"
+    "optim/rmsprop"
     "optim/sgd"
+    "optim/sgd_momentum"
+    "optim/smoothed"
+    "optim/uncentered"
+    "optim/update"
     "random/check"
     "random/fill"
     "reduce/argmax"

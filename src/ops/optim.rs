@@ -1,221 +1,305 @@
-//! Optimizer steps and gradient clipping, all state on the device. Formulas and their order are PyTorch's.
+//! Optimizer steps over many parameters at once, and gradient clipping, all state on the device. Formulas and their order are PyTorch's.
 
+use bytemuck::Zeroable;
+
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::params::{Adam as AdamParams, Sgd as SgdParams};
-use crate::kernel::{Kernel, KernelId, grid};
+use crate::kernel::grid;
+use crate::kernel::params::{CountSteps, MOST_GROUPS, Update};
+use crate::kernel::{BF16_STATE, Kernel};
+use crate::layout::Layout;
+use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index, map};
 use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce, unary};
-use crate::stream::Origin;
+use crate::stream::multi::{self, Dispatch, Part, Row};
+use crate::stream::{self, BINDING_UNIT};
 use crate::tensor::Tensor;
 
-/// Weight decay added to the gradient (Adam, SGD) or applied to the parameter (AdamW).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decay {
-    /// g = g + weight_decay * param
-    Coupled,
-    /// param = param * (1 - lr * weight_decay)
-    Decoupled,
-}
-
-/// Settings of one Adam step.
+/// What an optimizer does with a parameter, by numbers that hold for all of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Adam {
-    /// Learning rate.
-    pub lr: f64,
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the denominator.
-    pub eps: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// How it is applied.
-    pub decay: Decay,
+pub(crate) struct Rule {
+    pub(crate) op: &'static str,
+    pub(crate) kernel: Kernel,
+    /// For each part of the state, the place in a row of the kernel's table (0 to 2) that names it.
+    pub(crate) slots: &'static [usize],
+    pub(crate) a: [f32; 4],
+    pub(crate) b: [f32; 4],
+    /// Decoupled weight decay, or Nesterov momentum.
+    pub(crate) flag: bool,
+    /// NAdam's beta1 and momentum decay; (0, 0) elsewhere.
+    pub(crate) momentum: (f64, f64),
 }
 
-/// Settings of one SGD step.
-#[derive(Clone, Copy, Debug)]
-pub struct Sgd {
-    /// Learning rate.
-    pub lr: f64,
-    /// Momentum.
-    pub momentum: f64,
-    /// Dampening of the gradient in the momentum.
-    pub dampening: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// Nesterov momentum.
-    pub nesterov: bool,
-    /// The momentum buffer holds nothing yet and becomes the gradient.
-    pub first: bool,
+/// A parameter that steps: the number it has in the optimizer, and its group.
+pub(crate) struct Stepping<'a> {
+    pub(crate) param: &'a Tensor,
+    pub(crate) grad: Tensor,
+    /// As `Rule::slots`; flat, padded to a multiple of 4.
+    pub(crate) state: &'a [Tensor],
+    pub(crate) number: usize,
+    pub(crate) group: usize,
 }
 
-impl Adam {
-    /// Refuses what PyTorch refuses.
-    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
-        let Adam { lr, beta1, beta2, eps, weight_decay, .. } = *self;
-        let positive = [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)];
-        in_range(op, &positive, f64::INFINITY)?;
-        in_range(op, &[("beta1", beta1), ("beta2", beta2)], 1.0)
+/// What kernels read besides the tensors: the factor on gradients, the step counts, which parameters step, and the tables that say
+/// where these are. Uploaded where it has changed.
+pub(crate) struct Control {
+    words: Tensor,
+    /// Parameters, padded to a multiple of 4.
+    params: usize,
+    active: Vec<u32>,
+    table: Vec<u32>,
+    /// The factor is one of the device's, not 1.
+    scaled: bool,
+}
+
+/// Words of a table's row.
+const ROW: usize = 8;
+
+impl Control {
+    /// For so many parameters, whose steps are 0.
+    #[track_caller]
+    pub(crate) fn new(device: &Device, params: usize) -> Result<Control> {
+        let padded = params.next_multiple_of(4);
+        let len = 4 + 3 * padded + ROW * params;
+        let words = Tensor::empty_as("optimizer.step", device, &[len], DType::U32, Category::OptimizerState)?;
+        let mut control = Control { words, params: padded, active: vec![0; padded], table: Vec::new(), scaled: false };
+        let one = 1f32.to_bits();
+        let head = [&[one, 0, 0, 0][..], &vec![0; padded], &vec![one; padded], &control.active].concat();
+        control.write(0, &head)?;
+        control.table = vec![0; ROW * params];
+        control.write(4 + 3 * padded, &control.table)?;
+        Ok(control)
+    }
+
+    fn table_word(&self) -> usize {
+        4 + 3 * self.params
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.words.device()
+    }
+
+    /// The step count of a parameter, `[1]` f32.
+    pub(crate) fn steps(&self, number: usize) -> Tensor {
+        self.view(4 + number)
+    }
+
+    /// The product of NAdam's momenta so far, `[1]` f32.
+    pub(crate) fn product(&self, number: usize) -> Tensor {
+        self.view(4 + self.params + number)
+    }
+
+    fn view(&self, word: usize) -> Tensor {
+        Tensor { dtype: DType::F32, ..flat(&self.words, 1, word) }
+    }
+
+    #[track_caller]
+    fn write(&self, word: usize, words: &[u32]) -> Result<()> {
+        match self.words.storage.memory() {
+            Some(memory) => stream::upload(self.device(), memory, 4 * word as u64, bytemuck::cast_slice(words), "optimizer.step"),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts a step of these parameters, whose gradients are to be multiplied by `scale` (`None`: 1).
+    #[track_caller]
+    pub(crate) fn count(&mut self, rule: &Rule, stepping: &[Stepping<'_>], scale: Option<&Tensor>) -> Result<()> {
+        match scale {
+            Some(scale) => copy::copy_(&self.view(0), scale)?,
+            None if self.scaled => self.write(0, &[1f32.to_bits()])?,
+            None => {}
+        }
+        self.scaled = scale.is_some();
+        let mut active = vec![0; self.params];
+        stepping.iter().for_each(|one| active[one.number] = 1);
+        if active != self.active {
+            self.write(4 + 2 * self.params, &active)?;
+            self.active = active;
+        }
+        let kernel = Kernel::count_steps.form(0);
+        let (beta1, decay) = rule.momentum;
+        let word = |blocks: usize| index(rule.op, 4 + blocks * self.params);
+        let params = CountSteps {
+            len: word(1)? - 4,
+            steps: word(0)?,
+            products: word(1)?,
+            flags: word(2)?,
+            beta1: beta1 as f32,
+            decay: (decay * 0.96f64.ln()) as f32,
+            ..CountSteps::zeroed()
+        };
+        let grid = grid_for(rule.op, kernel, self.params)?;
+        launch(rule.op, kernel, DType::F32, &[&self.words], &params, grid)
     }
 }
 
-impl Sgd {
-    /// Refuses what PyTorch refuses.
-    pub(crate) fn check(&self, op: &'static str) -> Result<()> {
-        let Sgd { lr, momentum, dampening, weight_decay, nesterov, .. } = *self;
-        in_range(op, &[("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay)], f64::INFINITY)?;
-        if nesterov && (momentum == 0.0 || dampening != 0.0) {
-            let fact = format!("nesterov with momentum {momentum} and dampening {dampening}");
-            return Err(Error::argument(op, fact, "pass a momentum above 0 and a dampening of 0, or no nesterov"));
+/// Enqueues a step of all of them: state and parameters are written, by a dispatch for every set of segments that they lie in.
+/// `groups` are (learning rate, weight decay). The parameters are of the control's device, and were counted.
+#[track_caller]
+pub(crate) fn step_(control: &mut Control, rule: &Rule, stepping: &[Stepping<'_>], groups: &[(f64, f64)]) -> Result<()> {
+    // (type, type of the state, which twelve groups): one kernel and its numbers.
+    type Kind = (DType, DType, usize);
+    let mut kinds: Vec<(Kind, Vec<&Stepping<'_>>)> = Vec::new();
+    for one in stepping {
+        let dtype = one.param.dtype();
+        let kind = (dtype, one.state.first().map_or(dtype, Tensor::dtype), one.group / MOST_GROUPS);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, members)) => members.push(one),
+            None => kinds.push((kind, vec![one])),
         }
-        Ok(())
+    }
+    kinds.iter().try_for_each(|((dtype, state, block), members)| {
+        let groups = &groups[block * MOST_GROUPS..groups.len().min((block + 1) * MOST_GROUPS)];
+        step_kind(control, rule, (*dtype, *state), members, groups)
+    })
+}
+
+#[track_caller]
+fn step_kind(
+    control: &mut Control,
+    rule: &Rule,
+    (dtype, state): (DType, DType),
+    members: &[&Stepping<'_>],
+    groups: &[(f64, f64)],
+) -> Result<()> {
+    let kernel = rule.kernel.form(if state == dtype { 0 } else { BF16_STATE });
+    let device = control.device().clone();
+    let limits = device.limits();
+    let words = control.words.clone();
+    let rows = members.iter().map(|one| row(rule.op, one, &words)).collect::<Result<Vec<_>>>()?;
+    loop {
+        let extents = multi::locate(&device, &rows);
+        let alignment = u64::from(limits.storage_alignment).max(BINDING_UNIT);
+        let shares = multi::shares(&extents, alignment, limits.max_storage_buffer_binding_size).map_err(|row| Error::Limit {
+            op: rule.op,
+            fact: format!(
+                "a parameter of shape {:?} is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {})",
+                members[row].param.shape(),
+                limits.max_storage_buffer_binding_size
+            ),
+            help: "make the layer of several smaller parameters".into(),
+        })?;
+        let mut table = Vec::with_capacity(ROW * rows.len());
+        let mut dispatches = Vec::with_capacity(shares.len());
+        for share in &shares {
+            let size = |operand: usize| match operand {
+                0 | 1 => dtype.size() as u64,
+                2 => 4,
+                _ => state.size() as u64,
+            };
+            let start = |row: usize, operand: usize| {
+                let bytes = extents[row][operand].bytes.start - share.windows[operand].bytes.start;
+                index(rule.op, (bytes / (4 * size(operand))) as usize)
+            };
+            let len: usize = share.rows.iter().map(|row| members[*row].param.len()).sum();
+            let rounds = grid::rounds(len, kernel.form().constant("WG"), device.class().is_cpu());
+            let per_chunk = rounds as usize * kernel.form().constant("WG") as usize * 4;
+            let first_row = table.len() / 4;
+            let mut chunks = 0;
+            for row in &share.rows {
+                let one = members[*row];
+                let number = index(rule.op, one.number)? | ((one.group % MOST_GROUPS) as u32) << 24;
+                let (first, len) = (index(rule.op, chunks)?, index(rule.op, one.param.len())?);
+                let mut words: [u32; ROW] = [first, len, number, start(*row, 0)?, start(*row, 1)?, 0, 0, 0];
+                for (at, slot) in rule.slots.iter().take(one.state.len()).enumerate() {
+                    words[5 + slot] = start(*row, 3 + at)?;
+                }
+                table.extend(words);
+                chunks += one.param.len().div_ceil(per_chunk);
+            }
+            // Where the control's words are in its window.
+            let base = start(share.rows[0], 2)?;
+            let mut params = Update {
+                rows: share.rows.len() as u32,
+                chunks: index(rule.op, chunks)?,
+                rounds,
+                table: base + index(rule.op, (control.table_word() / 4) + first_row)?,
+                steps: 4 * base + 4,
+                products: 4 * base + index(rule.op, 4 + control.params)?,
+                head: base,
+                flag: u32::from(rule.flag),
+                a: rule.a,
+                b: rule.b,
+                groups: Default::default(),
+            };
+            for (to, (lr, weight_decay)) in params.groups.iter_mut().zip(groups) {
+                *to = [*lr as f32, *weight_decay as f32, 0.0, 0.0];
+            }
+            let work = grid::Work::from(grid_for(rule.op, kernel, chunks * kernel.form().constant("WG") as usize)?);
+            let dispatch =
+                Dispatch { params: bytemuck::bytes_of(&params).to_vec(), work: work.with_elements(len * rows[0].len()) };
+            dispatches.push(dispatch);
+        }
+        if !control.table.starts_with(&table) {
+            control.write(control.table_word(), &table)?;
+            control.table.splice(..table.len(), table);
+        }
+        // Where blocks have moved since, again.
+        if multi::launch(&device, (kernel, dtype), &rows, &extents, &shares, &dispatches)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The operands of one parameter, in whole `vec4`s.
+fn row<'a>(op: &'static str, one: &'a Stepping<'_>, control: &'a Tensor) -> Result<Row<'a>> {
+    let part = |tensor: &'a Tensor| {
+        let empty = || Error::shape(op, "an operand has no elements", "report this as a fault of linn");
+        let memory = tensor.storage.memory().ok_or_else(empty)?;
+        let size = tensor.dtype().size();
+        let start = (tensor.layout().offset() * size) as u64;
+        Ok(Part { memory, bytes: start..start + (tensor.len().next_multiple_of(4) * size) as u64 })
+    };
+    [one.param, &one.grad, control].into_iter().chain(one.state).map(part).collect()
+}
+
+/// `len` elements of a storage from `offset` on.
+pub(crate) fn flat(of: &Tensor, len: usize, offset: usize) -> Tensor {
+    of.with_layout(Layout::vector(len, offset))
+}
+
+/// A parameter can be stepped: a float, contiguous, at an offset that is a multiple of 4; its gradient as kernels read it.
+#[track_caller]
+pub(crate) fn gradient(op: &'static str, param: &Tensor, grad: &Tensor) -> Result<Tensor> {
+    expect_same_device(op, &[param, grad])?;
+    reduce::expect_float(op, param)?;
+    let aligned = |x: &Tensor| x.is_contiguous() && x.layout().offset().is_multiple_of(4);
+    if !aligned(param) {
+        return Err(Error::shape(
+            op,
+            format!("a parameter of shape {:?} is a view", param.shape()),
+            "pass contiguous tensors that own their memory",
+        ));
+    }
+    expect_dtype(op, grad, param.dtype())?;
+    if grad.shape() != param.shape() {
+        return Err(Error::shape(
+            op,
+            format!("a gradient of shape {:?} for a parameter of shape {:?}", grad.shape(), param.shape()),
+            "pass the gradient of this parameter",
+        ));
+    }
+    if aligned(grad) { Ok(grad.clone()) } else { copy::copy(grad) }
+}
+
+/// The factor on gradients is one f32.
+pub(crate) fn check_scale(op: &'static str, scale: &Tensor) -> Result<()> {
+    expect_dtype(op, scale, DType::F32)?;
+    match scale.len() {
+        1 => Ok(()),
+        _ => Err(Error::shape(op, format!("a gradient scale of shape {:?}", scale.shape()), "pass a tensor of one element")),
     }
 }
 
 /// Each value is at least 0 and below `end`; NaN is not.
-fn in_range(op: &'static str, values: &[(&str, f64)], end: f64) -> Result<()> {
+pub(crate) fn in_range(op: &'static str, values: &[(&str, f64)], end: f64) -> Result<()> {
     match values.iter().find(|(_, value)| !(0.0..end).contains(value)) {
         None => Ok(()),
         Some((name, value)) => {
             let help = if end == 1.0 { "pass a number from 0 up to, not including, 1" } else { "pass a finite number from 0 on" };
             Err(Error::argument(op, format!("{name} is {value}"), help))
         }
-    }
-}
-
-/// One step of Adam/AdamW in place, on floats of one type; halves are computed in f32 and rounded once. `step` `[1]` f32 on the device
-/// counts steps including this one (the caller has incremented it); `max_exp_avg_sq` for AMSGrad; `grad_scale` (0-d, on the device)
-/// multiplies the gradient first.
-///
-/// ```
-/// # use linn::{Device, Tensor};
-/// # let device = Device::open()?;
-/// use linn::ops::optim::{Adam, Decay, adam_};
-/// let [x, grad, first, second, step] = [1.0f32, 0.5, 0.0, 0.0, 1.0].map(|value| Tensor::new(&device, [value]));
-/// let (x, second) = (x?, second?);
-/// let settings = Adam { lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, decay: Decay::Decoupled };
-/// adam_(&x, &grad?, &first?, &second, None, &step?, None, settings)?;
-/// assert_eq!(format!("{:.4}", x.item::<f32>()?), "0.9000");
-/// # Ok::<(), linn::Error>(())
-/// ```
-#[track_caller]
-#[allow(clippy::too_many_arguments)]
-pub fn adam_(
-    param: &Tensor,
-    grad: &Tensor,
-    exp_avg: &Tensor,
-    exp_avg_sq: &Tensor,
-    max_exp_avg_sq: Option<&Tensor>,
-    step: &Tensor,
-    grad_scale: Option<&Tensor>,
-    settings: Adam,
-) -> Result<()> {
-    const OP: &str = "adam_";
-    settings.check(OP)?;
-    let mut state = vec![param, exp_avg, exp_avg_sq];
-    state.extend(max_exp_avg_sq);
-    check_state(OP, param, &state)?;
-    if param.is_empty() {
-        return Ok(());
-    }
-    let grad = gradient(OP, param, grad)?;
-    if param.dtype() != DType::F32 {
-        return in_f32(&grad, &state, |grad, state| {
-            adam_(&state[0], grad, &state[1], &state[2], state.get(3), step, grad_scale, settings)
-        });
-    }
-    let scale = scale_of(OP, param, grad_scale)?;
-    if step.len() != 1 || step.layout().offset() != 0 {
-        return Err(Error::shape(OP, format!("a step count of shape {:?}", step.shape()), "pass a tensor of one element"));
-    }
-    let kernel = if max_exp_avg_sq.is_some() { Kernel::adam_amsgrad } else { Kernel::adam }.form(0);
-    let (len, rounds, grid) = extent(OP, kernel, param)?;
-    let params = AdamParams {
-        offsets: [quarter(OP, param)?, quarter(OP, &grad)?, quarter(OP, exp_avg)?, quarter(OP, exp_avg_sq)?],
-        len,
-        rounds,
-        scale_offset: index(OP, scale.layout().offset())?,
-        decoupled: u32::from(settings.decay == Decay::Decoupled),
-        lr: settings.lr as f32,
-        weight_decay: settings.weight_decay as f32,
-        beta2: settings.beta2 as f32,
-        one_minus_beta1: (1.0 - settings.beta1) as f32,
-        one_minus_beta2: (1.0 - settings.beta2) as f32,
-        eps: settings.eps as f32,
-        log_beta1: settings.beta1.ln() as f32,
-        log_beta2: settings.beta2.ln() as f32,
-    };
-    match max_exp_avg_sq {
-        None => {
-            let operands = [param, &grad, exp_avg, exp_avg_sq, step, &scale, param, exp_avg, exp_avg_sq];
-            launch(OP, kernel, DType::F32, &operands, &params, grid)
-        }
-        Some(largest) => {
-            if largest.layout().offset() != exp_avg_sq.layout().offset() {
-                return Err(refuse_state(OP, largest));
-            }
-            let operands = [param, &grad, exp_avg, exp_avg_sq, largest, step, &scale, param, exp_avg, exp_avg_sq, largest];
-            launch(OP, kernel, DType::F32, &operands, &params, grid)
-        }
-    }
-}
-
-/// One step of SGD in place; momentum where there is a buffer for it. Types as for [`adam_`].
-///
-/// ```
-/// # use linn::{Device, Tensor};
-/// # let device = Device::open()?;
-/// use linn::ops::optim::{Sgd, sgd_};
-/// let x = Tensor::new(&device, [1.0f32, 2.0])?;
-/// let grad = Tensor::new(&device, [0.5f32, 4.0])?;
-/// let settings = Sgd { lr: 0.5, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false, first: true };
-/// sgd_(&x, &grad, None, None, settings)?;
-/// assert_eq!(x.to_vec::<f32>()?, [0.75, 0.0]);
-/// # Ok::<(), linn::Error>(())
-/// ```
-#[track_caller]
-pub fn sgd_(
-    param: &Tensor,
-    grad: &Tensor,
-    momentum_buffer: Option<&Tensor>,
-    grad_scale: Option<&Tensor>,
-    settings: Sgd,
-) -> Result<()> {
-    const OP: &str = "sgd_";
-    settings.check(OP)?;
-    let mut state = vec![param];
-    state.extend(momentum_buffer);
-    check_state(OP, param, &state)?;
-    if param.is_empty() {
-        return Ok(());
-    }
-    let grad = gradient(OP, param, grad)?;
-    if param.dtype() != DType::F32 {
-        return in_f32(&grad, &state, |grad, state| sgd_(&state[0], grad, state.get(1), grad_scale, settings));
-    }
-    let scale = scale_of(OP, param, grad_scale)?;
-    let kernel = if momentum_buffer.is_some() { Kernel::sgd_momentum } else { Kernel::sgd }.form(0);
-    let (len, rounds, grid) = extent(OP, kernel, param)?;
-    let buffer_offset = momentum_buffer.map_or(Ok(0), |buffer| quarter(OP, buffer))?;
-    let params = SgdParams {
-        offsets: [quarter(OP, param)?, quarter(OP, &grad)?, buffer_offset, 0],
-        len,
-        rounds,
-        scale_offset: index(OP, scale.layout().offset())?,
-        nesterov: u32::from(settings.nesterov),
-        lr: settings.lr as f32,
-        weight_decay: settings.weight_decay as f32,
-        momentum: settings.momentum as f32,
-        one_minus_dampening: (1.0 - settings.dampening) as f32,
-        first: u32::from(settings.first),
-        ..SgdParams::default()
-    };
-    match momentum_buffer {
-        None => launch(OP, kernel, DType::F32, &[param, &grad, &scale], &params, grid),
-        Some(buffer) => launch(OP, kernel, DType::F32, &[param, &grad, buffer, &scale], &params, grid),
     }
 }
 
@@ -257,73 +341,4 @@ pub fn total_norm(tensors: &[&Tensor]) -> Result<Tensor> {
 #[track_caller]
 pub fn clip_coefficient(norm: &Tensor, max_norm: f64) -> Result<Tensor> {
     map("clip_coefficient", Kernel::clip_coefficient, norm, [(max_norm as f32).to_bits(), 1e-6f32.to_bits()])
-}
-
-/// `step`, which changes what it is given of `state`, on copies in f32.
-#[track_caller]
-fn in_f32(grad: &Tensor, state: &[&Tensor], step: impl FnOnce(&Tensor, &[Tensor]) -> Result<()>) -> Result<()> {
-    let _origin = Origin::enter();
-    let wide = state.iter().map(|tensor| copy::to_dtype(tensor, DType::F32)).collect::<Result<Vec<_>>>()?;
-    step(&copy::to_dtype(grad, DType::F32)?, &wide)?;
-    state.iter().zip(&wide).try_for_each(|(tensor, wide)| copy::copy_(tensor, wide))
-}
-
-/// Parameter and state are written where they are: floats of one type, contiguous, of one shape, at offsets that are multiples of 4.
-fn check_state(op: &'static str, param: &Tensor, state: &[&Tensor]) -> Result<()> {
-    expect_same_device(op, state)?;
-    reduce::expect_float(op, param)?;
-    for tensor in state {
-        expect_dtype(op, tensor, param.dtype())?;
-        let whole = tensor.shape() == param.shape() && tensor.is_contiguous() && tensor.layout().offset().is_multiple_of(4);
-        if !whole {
-            return Err(refuse_state(op, tensor));
-        }
-    }
-    Ok(())
-}
-
-fn refuse_state(op: &'static str, tensor: &Tensor) -> Error {
-    Error::shape(
-        op,
-        format!("parameter or state of shape {:?} is a view, or its shape is not the parameter's", tensor.shape()),
-        "pass contiguous tensors of one shape that own their memory",
-    )
-}
-
-#[track_caller]
-fn gradient(op: &'static str, param: &Tensor, grad: &Tensor) -> Result<Tensor> {
-    expect_same_device(op, &[param, grad])?;
-    expect_dtype(op, grad, param.dtype())?;
-    if grad.shape() != param.shape() {
-        return Err(Error::shape(
-            op,
-            format!("a gradient of shape {:?} for a parameter of shape {:?}", grad.shape(), param.shape()),
-            "pass the gradient of this parameter",
-        ));
-    }
-    let aligned = grad.is_contiguous() && grad.layout().offset().is_multiple_of(4);
-    if aligned { Ok(grad.clone()) } else { copy::copy(grad) }
-}
-
-/// The factor on the gradient: 1 where there is none.
-#[track_caller]
-fn scale_of(op: &'static str, param: &Tensor, scale: Option<&Tensor>) -> Result<Tensor> {
-    let Some(scale) = scale else { return copy::full(param.device(), &[], 1.0, DType::F32) };
-    expect_same_device(op, &[param, scale])?;
-    expect_dtype(op, scale, DType::F32)?;
-    if scale.len() != 1 {
-        return Err(Error::shape(op, format!("a gradient scale of shape {:?}", scale.shape()), "pass a tensor of one element"));
-    }
-    Ok(scale.clone())
-}
-
-/// Elements, `vec4`s per invocation, and the grid.
-fn extent(op: &'static str, kernel: KernelId, param: &Tensor) -> Result<(u32, u32, [u32; 3])> {
-    let rounds = grid::rounds(param.len(), kernel.form().constant("WG"), param.device().class().is_cpu());
-    let grid = grid_for(op, kernel, param.len().div_ceil(4).div_ceil(rounds as usize))?;
-    Ok((index(op, param.len())?, rounds, grid))
-}
-
-fn quarter(op: &'static str, tensor: &Tensor) -> Result<u32> {
-    index(op, tensor.layout().offset() / 4)
 }

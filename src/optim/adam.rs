@@ -1,18 +1,25 @@
-//! Adam, AMSGrad and AdamW, PyTorch's form.
+//! Adam, AMSGrad, AdamW and NAdam, PyTorch's forms.
 //!
 //! t += 1; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v / (1 - b2^t)) + eps).
 //! AMSGrad divides by the largest v so far. Adam adds weight_decay p to g; AdamW multiplies p by 1 - lr weight_decay instead.
+//! NAdam looks ahead along the momentum: mu(t) = b1 (1 - 0.96^(t momentum_decay) / 2), and p -= (lr (1 - mu(t)) / (1 - prod mu) g
+//! + lr mu(t + 1) / (1 - mu(t + 1) prod mu) m) / (sqrt(v / (1 - b2^t)) + eps).
 
-use std::collections::BTreeMap;
-
-use super::group::{Optimizer, ParamGroup, saved, zeros_like};
+use super::group::ParamGroup;
+use super::stepper::{MU_PRODUCT, STEP, Stepper, steps_by_rule};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::memory::Category;
-use crate::ops::optim::Decay;
-use crate::ops::{copy, optim, unary};
-use crate::stream::Origin;
-use crate::tensor::Tensor;
+use crate::kernel::Kernel;
+use crate::ops::optim::{Rule, in_range};
+
+/// Weight decay added to the gradient (Adam) or applied to the parameter (AdamW).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decay {
+    /// g = g + weight_decay * param
+    Coupled,
+    /// param = param * (1 - lr * weight_decay)
+    Decoupled,
+}
 
 /// Options of [`Adam`]; the defaults are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,192 +40,115 @@ impl Default for AdamOptions {
 
 /// Adam and AdamW.
 pub struct Adam {
-    groups: Vec<ParamGroup>,
+    stepper: Stepper,
     options: AdamOptions,
     decay: Decay,
-    /// Like the parameters of the groups; `None` before the first step of a parameter.
-    states: Vec<Vec<Option<State>>>,
-    /// Step counts on the device, `[1]` f32. Parameters that always step together share one.
-    counters: Vec<Tensor>,
-}
-
-struct State {
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    max_exp_avg_sq: Option<Tensor>,
-    /// Index into `counters`.
-    counter: usize,
 }
 
 impl Adam {
     /// Adam: weight decay is added to the gradient.
     pub fn new(groups: Vec<ParamGroup>, options: AdamOptions) -> Adam {
-        Adam::with_decay(groups, options, Decay::Coupled)
+        Adam::with_decay(groups, options, Decay::Coupled, None)
     }
 
     /// AdamW: weight decay shrinks the parameter.
     pub fn adamw(groups: Vec<ParamGroup>, options: AdamOptions) -> Adam {
-        Adam::with_decay(groups, options, Decay::Decoupled)
+        Adam::with_decay(groups, options, Decay::Decoupled, None)
     }
 
-    fn with_decay(groups: Vec<ParamGroup>, options: AdamOptions, decay: Decay) -> Adam {
-        let states = groups.iter().map(|group| group.params.iter().map(|_| None).collect()).collect();
-        Adam { groups, options, decay, states, counters: Vec::new() }
+    /// The same optimizer with its state in bf16, before its first step: half the memory, moments rounded to 8 binary digits at each
+    /// step. The step itself is computed in f32.
+    ///
+    /// A second moment whose decay is near 1 changes by less than such a number can hold: with the usual beta2 of 0.999 it stops
+    /// falling. Choose 0.95 or less.
+    ///
+    /// # Errors
+    /// After a step.
+    pub fn bf16_state(self) -> Result<Adam> {
+        if !self.stepper.state(&[STEP]).is_empty() {
+            let fact = "bf16_state after a step or a load";
+            return Err(Error::argument("adam", fact, "call it on the new optimizer"));
+        }
+        Ok(Adam::with_decay(self.stepper.groups, self.options, self.decay, Some(DType::BF16)))
     }
 
-    fn settings(&self, group: &ParamGroup) -> optim::Adam {
-        optim::Adam {
-            lr: group.lr,
-            beta1: self.options.betas.0,
-            beta2: self.options.betas.1,
-            eps: self.options.eps,
-            weight_decay: group.weight_decay,
-            decay: self.decay,
-        }
+    fn with_decay(groups: Vec<ParamGroup>, options: AdamOptions, decay: Decay, state: Option<DType>) -> Adam {
+        let parts = [("exp_avg", 0.0), ("exp_avg_sq", 0.0), ("max_exp_avg_sq", 0.0)];
+        let parts = &parts[..if options.amsgrad { 3 } else { 2 }];
+        Adam { stepper: Stepper::new(groups, parts, state), options, decay }
     }
 
-    /// Makes missing state and increments the counters of parameters that have a gradient. A counter shared with a
-    /// parameter that has none is copied first, so that every parameter counts its own steps.
-    fn count(&mut self) -> Result<()> {
-        let mut stepping: Vec<Option<usize>> = vec![None; self.counters.len()];
-        let mut fresh = None;
-        for (group, states) in self.groups.iter().zip(&mut self.states) {
-            for ((_, param), slot) in group.params.iter().zip(states) {
-                if param.grad().is_none() {
-                    continue;
-                }
-                if let Some(state) = slot {
-                    stepping[state.counter] = Some(state.counter);
-                    continue;
-                }
-                let counter = match fresh {
-                    Some(counter) => counter,
-                    None => {
-                        self.counters.push(counter_at(param, 0.0)?);
-                        *fresh.insert(self.counters.len() - 1)
-                    }
-                };
-                let max_exp_avg_sq = if self.options.amsgrad { Some(zeros_like(param)?) } else { None };
-                let (exp_avg, exp_avg_sq) = (zeros_like(param)?, zeros_like(param)?);
-                *slot = Some(State { exp_avg, exp_avg_sq, max_exp_avg_sq, counter });
-            }
-        }
-        let mut resting: BTreeMap<usize, usize> = BTreeMap::new();
-        for (group, states) in self.groups.iter().zip(&mut self.states) {
-            for ((_, param), slot) in group.params.iter().zip(states) {
-                let Some(state) = slot else { continue };
-                let shared = stepping.get(state.counter).copied().flatten();
-                if let (Some(counter), true) = (shared, param.grad().is_none()) {
-                    let own = match resting.get(&counter) {
-                        Some(own) => *own,
-                        None => {
-                            let own = copy::copy(&self.counters[counter])?;
-                            own.set_category(Category::OptimizerState);
-                            self.counters.push(own);
-                            self.counters.len() - 1
-                        }
-                    };
-                    resting.insert(counter, own);
-                    state.counter = own;
-                }
-            }
-        }
-        stepping.into_iter().flatten().chain(fresh).try_for_each(|i| unary::add_scalar_(&self.counters[i], 1.0))
+    fn rule(&self) -> Result<Rule> {
+        const OP: &str = "adam_";
+        let AdamOptions { betas: (beta1, beta2), eps, amsgrad } = self.options;
+        self.stepper.check(OP)?;
+        check_betas(OP, (beta1, beta2), eps)?;
+        Ok(Rule {
+            op: OP,
+            kernel: if amsgrad { Kernel::adam_amsgrad } else { Kernel::adam },
+            slots: &[0, 1, 2],
+            a: [(1.0 - beta1) as f32, beta2 as f32, (1.0 - beta2) as f32, eps as f32],
+            b: [beta1.ln() as f32, beta2.ln() as f32, 0.0, 0.0],
+            flag: self.decay == Decay::Decoupled,
+            momentum: (0.0, 0.0),
+        })
     }
 }
 
-impl Optimizer for Adam {
-    #[track_caller]
-    fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
-        let _origin = Origin::enter();
-        // Before anything is counted.
-        self.groups.iter().try_for_each(|group| self.settings(group).check("adam_"))?;
-        self.count()?;
-        for (group, states) in self.groups.iter().zip(&self.states) {
-            let settings = self.settings(group);
-            for ((_, param), state) in group.params.iter().zip(states) {
-                let (Some(grad), Some(state)) = (param.grad(), state) else { continue };
-                optim::adam_(
-                    param,
-                    &grad,
-                    &state.exp_avg,
-                    &state.exp_avg_sq,
-                    state.max_exp_avg_sq.as_ref(),
-                    &self.counters[state.counter],
-                    grad_scale,
-                    settings,
-                )?;
-            }
-        }
-        Ok(())
-    }
+steps_by_rule!(Adam, &[STEP]);
 
-    fn groups(&self) -> &[ParamGroup] {
-        &self.groups
-    }
+/// Options of [`NAdam`]; the defaults are PyTorch's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NAdamOptions {
+    /// Decay rates of both moments.
+    pub betas: (f64, f64),
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// How fast the momentum reaches beta1.
+    pub momentum_decay: f64,
+    /// Weight decay added to the gradient (PyTorch's default) or applied to the parameter.
+    pub decay: Decay,
+}
 
-    fn groups_mut(&mut self) -> &mut [ParamGroup] {
-        &mut self.groups
-    }
-
-    fn state(&self) -> Vec<(String, Tensor)> {
-        let mut named = Vec::new();
-        for (group, states) in self.groups.iter().zip(&self.states) {
-            for ((name, _), state) in group.params.iter().zip(states) {
-                let Some(state) = state else { continue };
-                named.push((format!("step.{name}"), self.counters[state.counter].clone()));
-                named.push((format!("exp_avg.{name}"), state.exp_avg.clone()));
-                named.push((format!("exp_avg_sq.{name}"), state.exp_avg_sq.clone()));
-                named.extend(state.max_exp_avg_sq.iter().map(|max| (format!("max_exp_avg_sq.{name}"), max.clone())));
-            }
-        }
-        named
-    }
-
-    /// Waits for the step counts: equal ones are shared again.
-    #[track_caller]
-    fn load_state(&mut self, tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
-        let _origin = Origin::enter();
-        let (mut counters, mut counts): (Vec<Tensor>, Vec<f32>) = (Vec::new(), Vec::new());
-        let mut states = Vec::new();
-        for group in &self.groups {
-            let mut loaded = Vec::new();
-            for (name, param) in &group.params {
-                let find = |kind: &str, shape: &[usize], dtype: DType| saved(tensors, prefix, kind, name, (shape, dtype));
-                let Some(step) = find("step", &[1], DType::F32)? else {
-                    loaded.push(None);
-                    continue;
-                };
-                let require = |kind: &str| find(kind, param.shape(), param.dtype())?.ok_or_else(|| incomplete(kind, name));
-                let count = step.to_vec_async::<f32>()?.wait()?.first().copied().unwrap_or(0.0);
-                let counter = counts.iter().position(|known| *known == count).unwrap_or(counts.len());
-                if counter == counts.len() {
-                    counts.push(count);
-                    counters.push(step);
-                }
-                loaded.push(Some(State {
-                    exp_avg: require("exp_avg")?,
-                    exp_avg_sq: require("exp_avg_sq")?,
-                    max_exp_avg_sq: if self.options.amsgrad { Some(require("max_exp_avg_sq")?) } else { None },
-                    counter,
-                }));
-            }
-            states.push(loaded);
-        }
-        (self.states, self.counters) = (states, counters);
-        Ok(())
+impl Default for NAdamOptions {
+    fn default() -> NAdamOptions {
+        NAdamOptions { betas: (0.9, 0.999), eps: 1e-8, momentum_decay: 4e-3, decay: Decay::Coupled }
     }
 }
 
-fn counter_at(param: &Tensor, count: f64) -> Result<Tensor> {
-    let counter = copy::full(param.device(), &[1], count, DType::F32)?;
-    counter.set_category(Category::OptimizerState);
-    Ok(counter)
+/// NAdam: Adam with Nesterov's momentum.
+pub struct NAdam {
+    stepper: Stepper,
+    options: NAdamOptions,
 }
 
-fn incomplete(kind: &str, name: &str) -> Error {
-    Error::file(
-        format!("optimizer state {kind}.{name} is missing"),
-        "load a whole checkpoint that was saved with the same optimizer",
-    )
+impl NAdam {
+    /// An optimizer for `groups`. PyTorch's default learning rate is 2e-3.
+    pub fn new(groups: Vec<ParamGroup>, options: NAdamOptions) -> NAdam {
+        NAdam { stepper: Stepper::new(groups, &[("exp_avg", 0.0), ("exp_avg_sq", 0.0)], None), options }
+    }
+
+    fn rule(&self) -> Result<Rule> {
+        const OP: &str = "nadam_";
+        let NAdamOptions { betas: (beta1, beta2), eps, momentum_decay, decay } = self.options;
+        self.stepper.check(OP)?;
+        check_betas(OP, (beta1, beta2), eps)?;
+        in_range(OP, &[("momentum_decay", momentum_decay)], f64::INFINITY)?;
+        Ok(Rule {
+            op: OP,
+            kernel: Kernel::nadam,
+            slots: &[0, 1],
+            a: [(1.0 - beta1) as f32, beta2 as f32, (1.0 - beta2) as f32, eps as f32],
+            b: [beta1 as f32, beta2.ln() as f32, (momentum_decay * 0.96f64.ln()) as f32, 0.0],
+            flag: decay == Decay::Decoupled,
+            momentum: (beta1, momentum_decay),
+        })
+    }
+}
+
+steps_by_rule!(NAdam, &[STEP, MU_PRODUCT]);
+
+fn check_betas(op: &'static str, (beta1, beta2): (f64, f64), eps: f64) -> Result<()> {
+    in_range(op, &[("eps", eps)], f64::INFINITY)?;
+    in_range(op, &[("beta1", beta1), ("beta2", beta2)], 1.0)
 }

@@ -20,12 +20,16 @@
 pub mod clip;
 pub mod schedule;
 
+mod adafactor;
 mod adam;
+mod adaptive;
 mod group;
 mod sgd;
+mod stepper;
 
-pub use crate::ops::optim::Decay;
-pub use adam::{Adam, AdamOptions};
+pub use adafactor::{Adafactor, AdafactorOptions};
+pub use adam::{Adam, AdamOptions, Decay, NAdam, NAdamOptions};
+pub use adaptive::{Adagrad, AdagradOptions, RmsProp, RmsPropOptions};
 pub use clip::{clip_grad_norm_, clip_scale, grad_norm};
 pub use group::{Optimizer, ParamGroup};
 pub use schedule::{StepLr, WarmupCosine};

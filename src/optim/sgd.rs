@@ -2,13 +2,11 @@
 //!
 //! g += weight_decay p; b = momentum b + (1 - dampening) g (the first time b = g); g = nesterov ? g + momentum b : b; p -= lr g.
 
-use std::collections::BTreeMap;
-
-use super::group::{Optimizer, ParamGroup, saved, zeros_like};
-use crate::error::Result;
-use crate::ops::optim;
-use crate::stream::Origin;
-use crate::tensor::Tensor;
+use super::group::ParamGroup;
+use super::stepper::{Stepper, steps_by_rule};
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::ops::optim::{Rule, in_range};
 
 /// Options of [`Sgd`]; PyTorch's defaults are all 0 and `false`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,67 +21,37 @@ pub struct SgdOptions {
 
 /// SGD.
 pub struct Sgd {
-    groups: Vec<ParamGroup>,
+    stepper: Stepper,
     options: SgdOptions,
-    /// Momentum buffers; `None` before the first step of a parameter.
-    momentum: Vec<Vec<Option<Tensor>>>,
 }
 
 impl Sgd {
     /// An optimizer for `groups`.
     pub fn new(groups: Vec<ParamGroup>, options: SgdOptions) -> Sgd {
-        let momentum = groups.iter().map(|group| vec![None; group.params.len()]).collect();
-        Sgd { groups, options, momentum }
+        let parts: &[_] = if options.momentum == 0.0 { &[] } else { &[("momentum_buffer", 0.0)] };
+        Sgd { stepper: Stepper::new(groups, parts, None), options }
+    }
+
+    fn rule(&self) -> Result<Rule> {
+        const OP: &str = "sgd_";
+        let SgdOptions { momentum, dampening, nesterov } = self.options;
+        self.stepper.check(OP)?;
+        in_range(OP, &[("momentum", momentum)], f64::INFINITY)?;
+        if nesterov && (momentum == 0.0 || dampening != 0.0) {
+            let fact = format!("nesterov with momentum {momentum} and dampening {dampening}");
+            return Err(Error::argument(OP, fact, "pass a momentum above 0 and a dampening of 0, or no nesterov"));
+        }
+        let plain = momentum == 0.0;
+        Ok(Rule {
+            op: OP,
+            kernel: if plain { Kernel::sgd } else { Kernel::sgd_momentum },
+            slots: if plain { &[] } else { &[0] },
+            a: [momentum as f32, (1.0 - dampening) as f32, 0.0, 0.0],
+            b: [0.0; 4],
+            flag: nesterov,
+            momentum: (0.0, 0.0),
+        })
     }
 }
 
-impl Optimizer for Sgd {
-    #[track_caller]
-    fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
-        let _origin = Origin::enter();
-        for (group, buffers) in self.groups.iter().zip(&mut self.momentum) {
-            for ((_, param), buffer) in group.params.iter().zip(buffers) {
-                let Some(grad) = param.grad() else { continue };
-                let first = buffer.is_none();
-                let made = if first && self.options.momentum != 0.0 { Some(zeros_like(param)?) } else { buffer.clone() };
-                let settings = optim::Sgd {
-                    lr: group.lr,
-                    momentum: self.options.momentum,
-                    dampening: self.options.dampening,
-                    weight_decay: group.weight_decay,
-                    nesterov: self.options.nesterov,
-                    first,
-                };
-                optim::sgd_(param, &grad, made.as_ref(), grad_scale, settings)?;
-                // A step that failed was not the first one.
-                *buffer = made;
-            }
-        }
-        Ok(())
-    }
-
-    fn groups(&self) -> &[ParamGroup] {
-        &self.groups
-    }
-
-    fn groups_mut(&mut self) -> &mut [ParamGroup] {
-        &mut self.groups
-    }
-
-    fn state(&self) -> Vec<(String, Tensor)> {
-        let params = self.groups.iter().flat_map(|group| &group.params);
-        let named = |((name, _), buffer): (&(String, Tensor), &Option<Tensor>)| {
-            Some((format!("momentum_buffer.{name}"), buffer.clone()?))
-        };
-        params.zip(self.momentum.iter().flatten()).filter_map(named).collect()
-    }
-
-    fn load_state(&mut self, tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
-        for (group, buffers) in self.groups.iter().zip(&mut self.momentum) {
-            for ((name, param), buffer) in group.params.iter().zip(buffers) {
-                *buffer = saved(tensors, prefix, "momentum_buffer", name, (param.shape(), param.dtype()))?;
-            }
-        }
-        Ok(())
-    }
-}
+steps_by_rule!(Sgd, &[]);

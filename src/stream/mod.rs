@@ -13,6 +13,7 @@ mod encode;
 mod event;
 pub mod interop;
 mod mail;
+pub(crate) mod multi;
 mod open;
 mod origin;
 pub(crate) mod own;

@@ -6,13 +6,17 @@ use std::path::PathBuf;
 use linn::Tensor;
 use linn::nn::state::{Checkpoint, load, load_parameters};
 use linn::nn::{Gpt, GptConfig, Module};
-use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions, WarmupCosine, clip_grad_norm_};
+use linn::optim::{
+    Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Decay, NAdam, NAdamOptions, Optimizer, ParamGroup,
+    RmsProp, RmsPropOptions, Sgd, SgdOptions, WarmupCosine, clip_grad_norm_,
+};
 use serde_json::Value;
 
 use crate::device::device;
 
 /// Optimizers that our own golden values have to compare.
-const COMPARED: [&str; 6] = ["AMSGrad", "Adam", "AdamW", "Nesterov", "SGD", "momentum"];
+const COMPARED: [&str; 10] =
+    ["AMSGrad", "Adafactor", "Adagrad", "Adam", "AdamW", "NAdam", "Nesterov", "RMSprop", "SGD", "momentum"];
 
 /// The optimizer by the name in [`COMPARED`].
 fn variant(settings: &Value) -> &'static str {
@@ -22,8 +26,7 @@ fn variant(settings: &Value) -> &'static str {
         "SGD" if on("momentum") => "momentum",
         "SGD" => "SGD",
         _ if on("amsgrad") => "AMSGrad",
-        "Adam" => "Adam",
-        _ => "AdamW",
+        kind => COMPARED.into_iter().find(|known| *known == kind).unwrap_or_else(|| panic!("{kind} is not compared")),
     }
 }
 
@@ -140,7 +143,7 @@ fn gpt(name: &str, c: &Value) {
 
 #[test]
 fn golden_training_optimizers() {
-    let (mut open, mut compared) = (Vec::new(), BTreeSet::new());
+    let mut compared = BTreeSet::new();
     for (name, settings) in runs("optim_") {
         let golden = file(&name);
         let params: Vec<(String, Tensor)> = (0..)
@@ -148,10 +151,7 @@ fn golden_training_optimizers() {
             .map(|(i, param)| (i, param.requires_grad_(true).unwrap()))
             .collect();
         assert!(!params.is_empty(), "{name} has no parameters");
-        let Some(mut optimizer) = optimizer(&settings, params.clone()) else {
-            open.push(format!("{name} ({})", settings["optimizer"]));
-            continue;
-        };
+        let mut optimizer = optimizer(&settings, params.clone());
         let mut worst = 0f32;
         let steps = golden.tensors.keys().filter(|key| key.starts_with("grad.") && key.ends_with(".0")).count();
         assert!(steps > 0, "{name} has no steps");
@@ -172,17 +172,22 @@ fn golden_training_optimizers() {
     if std::env::var_os("LINN_GOLDEN_TRAINING").is_none() {
         assert_eq!(compared, BTreeSet::from(COMPARED), "optimizers that were compared");
     }
-    println!("open, not compared: {}", open.join(", "));
 }
 
-/// `None` for one that linn does not have yet; a panic for an option that is not known.
-fn optimizer(settings: &Value, params: Vec<(String, Tensor)>) -> Option<Box<dyn Optimizer>> {
+/// Panics for an optimizer or an option that is not known.
+fn optimizer(settings: &Value, params: Vec<(String, Tensor)>) -> Box<dyn Optimizer> {
     let kind = settings["optimizer"].as_str().unwrap();
     let options = settings.as_object().unwrap();
-    let known: &[&str] = match kind {
-        "SGD" => &["momentum", "dampening", "nesterov"],
-        "Adam" | "AdamW" => &["betas", "eps", "amsgrad"],
-        _ => return None,
+    // Learning rate and weight decay where the settings name none.
+    let (known, lr, decay): (&[&str], f64, f64) = match kind {
+        "SGD" => (&["momentum", "dampening", "nesterov"], 1e-3, 0.0),
+        "Adam" => (&["betas", "eps", "amsgrad"], 1e-3, 0.0),
+        "AdamW" => (&["betas", "eps", "amsgrad"], 1e-3, 1e-2),
+        "NAdam" => (&["betas", "eps", "momentum_decay", "decoupled_weight_decay"], 2e-3, 0.0),
+        "RMSprop" => (&["alpha", "eps", "momentum", "centered"], 1e-2, 0.0),
+        "Adagrad" => (&["lr_decay", "initial_accumulator_value", "eps"], 1e-2, 0.0),
+        "Adafactor" => (&["beta2_decay", "eps", "d"], 1e-2, 0.0),
+        _ => panic!("unknown optimizer {kind}"),
     };
     let common = ["optimizer", "lr", "weight_decay"];
     for option in options.keys() {
@@ -190,16 +195,36 @@ fn optimizer(settings: &Value, params: Vec<(String, Tensor)>) -> Option<Box<dyn 
     }
     let number = |key: &str, default: f64| options.get(key).map_or(default, |value| value.as_f64().unwrap());
     let flag = |key: &str| options.get(key).is_some_and(|value| value.as_bool().unwrap());
-    let decay = number("weight_decay", if kind == "AdamW" { 1e-2 } else { 0.0 });
-    let groups = vec![ParamGroup::new(params, number("lr", 1e-3), decay)];
-    if kind == "SGD" {
-        let (momentum, dampening) = (number("momentum", 0.0), number("dampening", 0.0));
-        return Some(Box::new(Sgd::new(groups, SgdOptions { momentum, dampening, nesterov: flag("nesterov") })));
-    }
+    let groups = vec![ParamGroup::new(params, number("lr", lr), number("weight_decay", decay))];
     let betas = options.get("betas").map_or((0.9, 0.999), |betas| (betas[0].as_f64().unwrap(), betas[1].as_f64().unwrap()));
     let adam = AdamOptions { betas, eps: number("eps", 1e-8), amsgrad: flag("amsgrad") };
-    Some(match kind {
+    let momentum = number("momentum", 0.0);
+    match kind {
+        "SGD" => {
+            let dampening = number("dampening", 0.0);
+            Box::new(Sgd::new(groups, SgdOptions { momentum, dampening, nesterov: flag("nesterov") }))
+        }
         "Adam" => Box::new(Adam::new(groups, adam)),
-        _ => Box::new(Adam::adamw(groups, adam)),
-    })
+        "AdamW" => Box::new(Adam::adamw(groups, adam)),
+        "NAdam" => {
+            let decay = if flag("decoupled_weight_decay") { Decay::Decoupled } else { Decay::Coupled };
+            let (eps, momentum_decay) = (number("eps", 1e-8), number("momentum_decay", 4e-3));
+            Box::new(NAdam::new(groups, NAdamOptions { betas, eps, momentum_decay, decay }))
+        }
+        "RMSprop" => {
+            let (alpha, eps) = (number("alpha", 0.99), number("eps", 1e-8));
+            Box::new(RmsProp::new(groups, RmsPropOptions { alpha, eps, momentum, centered: flag("centered") }))
+        }
+        "Adagrad" => {
+            let initial_accumulator_value = number("initial_accumulator_value", 0.0);
+            let (lr_decay, eps) = (number("lr_decay", 0.0), number("eps", 1e-10));
+            Box::new(Adagrad::new(groups, AdagradOptions { lr_decay, initial_accumulator_value, eps }))
+        }
+        _ => {
+            let default = AdafactorOptions::default();
+            let eps = options.get("eps").map_or(default.eps, |eps| (eps[0].as_f64(), eps[1].as_f64().unwrap()));
+            let (beta2_decay, d) = (number("beta2_decay", default.beta2_decay), number("d", default.d));
+            Box::new(Adafactor::new(groups, AdafactorOptions { beta2_decay, eps, d }))
+        }
+    }
 }

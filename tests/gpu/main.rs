@@ -43,6 +43,7 @@ mod ops_scan;
 mod ops_scatter;
 mod ops_softmax;
 mod ops_sort;
+mod optimizers;
 mod out_of_memory;
 mod own_kernels;
 mod pinned;

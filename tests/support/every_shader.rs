@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use linn::DType;
+use linn::kernel::params::IMMEDIATES_SIZE;
 use linn::kernel::sharing::{Sharing, Textures};
 use linn::kernel::source::{self, ParamPath};
 use linn::kernel::{Inputs, KernelId};
@@ -40,9 +41,15 @@ pub fn all() -> impl Iterator<Item = Subject> {
         let dtypes = id.row().dtypes.iter().copied().filter(move |dtype| id.exists_for(*dtype));
         dtypes.flat_map(move |dtype| {
             let sharings = sharings(id, dtype).into_iter();
-            sharings.flat_map(move |sharing| PATHS.map(|path| Subject { id, dtype, sharing, path }))
+            sharings.flat_map(move |sharing| paths(id).map(move |path| Subject { id, dtype, sharing, path }))
         })
     })
+}
+
+/// The ways that its parameters fit.
+fn paths(id: KernelId) -> impl Iterator<Item = ParamPath> {
+    let size = id.form().params.map_or(0, |params| params.size);
+    PATHS.into_iter().filter(move |path| *path == ParamPath::Uniform || size <= IMMEDIATES_SIZE)
 }
 
 /// The texts that differ, each with the first subject that it belongs to.

@@ -624,6 +624,65 @@ pub fn sgd_momentum(
     (x - lr * if nesterov { g + mu * b } else { b }, b)
 }
 
+/// Step number `step` of NAdam with NAdam's product of momenta up to it, on one element: (param, exp_avg, exp_avg_sq).
+pub fn nadam(x: f64, g: f64, [m, v]: [f64; 2], [step, product, decay]: [f64; 3], s: AdamSettings) -> (f64, f64, f64) {
+    let g = if s.decoupled { g } else { g + s.weight_decay * x };
+    let x = if s.decoupled { x * (1.0 - s.lr * s.weight_decay) } else { x };
+    let (now, next) = (nadam_momentum(s.beta1, step, decay), nadam_momentum(s.beta1, step + 1.0, decay));
+    let m = s.beta1 * m + (1.0 - s.beta1) * g;
+    let v = s.beta2 * v + (1.0 - s.beta2) * g * g;
+    let denominator = (v / (1.0 - s.beta2.powf(step))).sqrt() + s.eps;
+    let x = x - s.lr * (1.0 - now) / (1.0 - product) * g / denominator;
+    (x - s.lr * next / (1.0 - product * next) * m / denominator, m, v)
+}
+
+/// NAdam's momentum at a step.
+pub fn nadam_momentum(beta1: f64, step: f64, decay: f64) -> f64 {
+    beta1 * (1.0 - 0.5 * 0.96f64.powf(step * decay))
+}
+
+/// (step, product) one step on.
+pub fn count_steps(step: f64, product: f64, beta1: f64, decay: f64) -> (f64, f64) {
+    (step + 1.0, product * nadam_momentum(beta1, step + 1.0, decay))
+}
+
+/// Step number `step` of Adagrad on one element: (param, sum).
+pub fn adagrad(x: f64, g: f64, sum: f64, step: f64, [lr, weight_decay, lr_decay, eps]: [f64; 4]) -> (f64, f64) {
+    let g = g + weight_decay * x;
+    let sum = sum + g * g;
+    (x - lr / (1.0 + (step - 1.0) * lr_decay) * g / (sum.sqrt() + eps), sum)
+}
+
+/// Settings of one step of RMSprop.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsPropSettings {
+    pub lr: f64,
+    pub weight_decay: f64,
+    pub alpha: f64,
+    pub eps: f64,
+    pub momentum: f64,
+    pub centered: bool,
+}
+
+/// One step of RMSprop on one element: (param, [square_avg, grad_avg, momentum_buffer]).
+pub fn rmsprop(x: f64, g: f64, [square, mean, buffer]: [f64; 3], s: RmsPropSettings) -> (f64, [f64; 3]) {
+    let g = g + s.weight_decay * x;
+    let square = s.alpha * square + (1.0 - s.alpha) * g * g;
+    let mean = s.alpha * mean + (1.0 - s.alpha) * g;
+    let spread = if s.centered { square - mean * mean } else { square };
+    let buffer = s.momentum * buffer + g / (spread.sqrt() + s.eps);
+    (x - s.lr * buffer, [square, mean, buffer])
+}
+pub fn rmsprop_momentum(x: f64, g: f64, state: [f64; 3], s: RmsPropSettings) -> (f64, [f64; 3]) {
+    rmsprop(x, g, state, RmsPropSettings { centered: false, ..s })
+}
+pub fn rmsprop_centered(x: f64, g: f64, state: [f64; 3], s: RmsPropSettings) -> (f64, [f64; 3]) {
+    rmsprop(x, g, state, RmsPropSettings { centered: true, momentum: 0.0, ..s })
+}
+pub fn rmsprop_centered_momentum(x: f64, g: f64, state: [f64; 3], s: RmsPropSettings) -> (f64, [f64; 3]) {
+    rmsprop(x, g, state, RmsPropSettings { centered: true, ..s })
+}
+
 /// [m, k] times [k, n].
 pub fn matmul(a: &[f64], b: &[f64], [m, n, k]: [usize; 3]) -> Vec<f64> {
     let mut out = vec![0.0; m * n];
