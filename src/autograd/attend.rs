@@ -16,6 +16,8 @@ pub struct AttentionOptions<'a> {
     pub is_causal: bool,
     /// Factor of the scores; 1 / sqrt(D) where there is none.
     pub scale: Option<f64>,
+    /// The share of the probabilities that becomes 0, at random; the others grow by 1 / (1 - p).
+    pub dropout_p: f64,
     /// Whether k and v may have fewer heads (dimension -3), each for as many heads of q.
     pub enable_gqa: bool,
 }
@@ -49,7 +51,8 @@ impl Tensor {
         }
         // The fused kernels take this form.
         let alike = k.shape() == v.shape() && self.rank() == 4 && k.rank() == 4 && self.shape()[..2] == k.shape()[..2];
-        if alike && options.attn_mask.is_none() && options.scale.is_none() && self.dtype() == DType::F32 {
+        let plain = options.attn_mask.is_none() && options.scale.is_none() && options.dropout_p == 0.0;
+        if alike && plain && self.dtype() == DType::F32 {
             let mask = if options.is_causal { Mask::Causal } else { Mask::None };
             return self.scaled_dot_product_attention(k, v, mask);
         }
@@ -86,6 +89,10 @@ impl Tensor {
                 scores.masked_fill(&blind, 0)?.softmax(-1)?.masked_fill(&blind, 0)?
             }
             _ => scores.softmax(-1)?,
+        };
+        let probabilities = match options.dropout_p {
+            0.0 => probabilities,
+            p => probabilities.dropout(p).map_err(|error| error.of(OP))?,
         };
         probabilities.matmul(&v).map_err(|error| error.of(OP))
     }

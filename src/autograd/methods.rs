@@ -395,6 +395,10 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        if let (&[_], None | Some([])) = (weight.shape(), bias.map(Tensor::shape)) {
+            let y = self.matmul(weight).map_err(|error| error.of("linear"))?;
+            return bias.map_or(Ok(y.clone()), |bias| y.add(bias).map_err(|error| error.of("linear")));
+        }
         let out = ops::matmul::linear(self, weight, bias)?;
         let inputs: SmallVec<[&Tensor; 3]> = [self, weight].into_iter().chain(bias).collect();
         let count = inputs.len();

@@ -96,6 +96,11 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn batch_norm(&self, options: NormOptions<'_>) -> Result<Tensor> {
+        if self.is_empty() {
+            // There is nothing to normalize, and nothing to learn from.
+            expect_float("batch_norm", self)?;
+            return self.mul_scalar(1.0);
+        }
         let over: Vec<isize> = (0..self.rank() as isize).filter(|dim| *dim != 1).collect();
         self.channel_norm("batch_norm", &over, options)
     }
@@ -142,6 +147,10 @@ impl Tensor {
         if groups == 0 || !c.is_multiple_of(groups) {
             let fact = format!("{groups} groups for an input of shape {:?}", self.shape());
             return Err(Error::shape(OP, fact, format!("pass a number of groups that divides {c}")));
+        }
+        if *c == 0 || rest.contains(&0) {
+            let fact = format!("an input of shape {:?}", self.shape());
+            return Err(Error::shape(OP, fact, "pass an input whose channels have elements"));
         }
         let rows = self.reshape(&sizes(&[&[*n, groups, c / groups * rest.iter().product::<usize>()]]))?;
         let (var, mean) = rows.to_dtype(DType::F32)?.var_mean(&[-1], 0.0, KeepDim::Keep)?;

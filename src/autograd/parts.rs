@@ -4,6 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::record::{record_view, record_views};
 use super::rules;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::tensor::Tensor;
@@ -44,6 +45,25 @@ impl Tensor {
             return Ok(self.clone());
         }
         self.partial(OP, move |layout| layout.narrow(dim, from, len))
+    }
+
+    /// [`Tensor::narrow`] from a position that is on the device, a 0-d i32 tensor: waits for it.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [1.0f32, 2.0, 3.0, 4.0])?;
+    /// let start = Tensor::new(&device, 1)?;
+    /// assert_eq!(x.narrow_tensor(0, &start, 2)?.to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn narrow_tensor(&self, dim: isize, start: &Tensor, len: usize) -> Result<Tensor> {
+        if start.rank() != 0 || start.dtype() != DType::I32 {
+            let fact = format!("a start of shape {:?} and type {} for shape {:?}", start.shape(), start.dtype(), self.shape());
+            return Err(Error::shape("narrow", fact, "pass a 0-d i32 tensor"));
+        }
+        self.narrow(dim, start.item::<i32>()? as isize, len)
     }
 
     /// Entry `index` of dimension `dim` (negative: from the back); the dimension is gone.

@@ -244,6 +244,9 @@ impl Tensor {
     pub fn dropout(&self, p: f64) -> Result<Tensor> {
         const OP: &str = "dropout";
         expect_float(OP, self)?;
+        if !(0.0..=1.0).contains(&p) {
+            return Err(Error::argument(OP, format!("p is {p}"), "pass a probability from 0 to 1"));
+        }
         let kept = Distribution::bernoulli(OP, 1.0 - p, 1.0 / (1.0 - p))?;
         self.mul(&kept.draw(self.device(), self.shape(), self.dtype())?)
     }

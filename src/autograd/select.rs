@@ -58,6 +58,22 @@ impl Tensor {
         Ok(self.shape() == other.shape() && self.eq(other)?.all(&[], KeepDim::Drop)?.item::<u8>()? != 0)
     }
 
+    /// [`Tensor::nonzero`] as one vector for each dimension (PyTorch's `as_tuple=True`); a 0-d tensor counts as a vector of one.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[0.0f32, 5.0], [7.0, 0.0]])?;
+    /// let [rows, columns] = x.nonzero_tuple()?.try_into().unwrap();
+    /// assert_eq!((rows.to_vec::<i32>()?, columns.to_vec::<i32>()?), (vec![0, 1], vec![1, 0]));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn nonzero_tuple(&self) -> Result<Vec<Tensor>> {
+        let x = if self.rank() == 0 { self.unsqueeze(0)? } else { self.clone() };
+        x.nonzero()?.unbind(1)
+    }
+
     /// The positions of all elements that are not 0, in order: i32 `[count, rank]`. Waits for their count.
     ///
     /// ```

@@ -157,6 +157,32 @@ impl Tensor {
         ops::sort::searchsorted("searchsorted", &self.detach(), &values.detach(), side)
     }
 
+    /// [`Tensor::searchsorted`] where this tensor is not sorted along its last dimension but `sorter` says how: i32 positions of its
+    /// shape, as [`Tensor::argsort`] gives them.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// use linn::ops::sort::{Order, Side};
+    /// let x = Tensor::new(&device, [5.0f32, 1.0, 3.0])?;
+    /// let sorter = x.argsort(0, Order::Ascending)?;
+    /// assert_eq!(x.searchsorted_sorter(&Tensor::new(&device, [4.0f32])?, Side::Left, &sorter)?.to_vec::<i32>()?, [2]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn searchsorted_sorter(&self, values: &Tensor, side: Side, sorter: &Tensor) -> Result<Tensor> {
+        if sorter.shape() != self.shape() || sorter.dtype() != DType::I32 {
+            let fact = format!("a sorter of shape {:?} and type {} for shape {:?}", sorter.shape(), sorter.dtype(), self.shape());
+            return Err(Error::shape(
+                "searchsorted",
+                fact,
+                "pass i32 positions of the shape of the tensor, as argsort gives them",
+            ));
+        }
+        let sorted = self.detach().gather(-1, sorter).map_err(|error| error.of("searchsorted"))?;
+        sorted.searchsorted(values, side)
+    }
+
     /// For each element, how many of the rising `boundaries` (a vector) it belongs behind (i32).
     ///
     /// ```

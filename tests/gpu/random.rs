@@ -2,7 +2,7 @@
 //! time), states, and what is refused.
 
 use half::{bf16, f16};
-use linn::autograd::Replacement;
+use linn::autograd::{AttentionOptions, Replacement};
 use linn::ops::generator::GeneratorState;
 use linn::ops::random::Distribution;
 use linn::{DType, Device, DeviceOptions, Tensor};
@@ -484,4 +484,31 @@ fn what_cannot_be_drawn_is_refused() {
         late(word, bad, &with);
         late(word, bad, &without);
     }
+}
+
+/// What attention drops is drawn anew in every call, and the mean of many calls is what it gives without.
+#[test]
+fn attention_drops_probabilities() {
+    let device = seeded(11);
+    let make = |seed: u32, shape: &[usize]| Tensor::from_slice(&device, shape, &numbers(seed, shape.iter().product())).unwrap();
+    let (q, k, v) = (make(1, &[2, 3, 4]), make(2, &[2, 5, 4]), make(3, &[2, 5, 6]));
+    let attend = |dropout_p: f64| {
+        q.scaled_dot_product_attention_with(&k, &v, AttentionOptions { dropout_p, ..Default::default() }).unwrap()
+    };
+    let whole: Vec<f32> = attend(0.0).to_vec().unwrap();
+    let draws = 2000;
+    let mut sum = attend(0.25);
+    let first: Vec<f32> = sum.to_vec().unwrap();
+    assert_ne!(first, attend(0.25).to_vec::<f32>().unwrap(), "two calls drop the same");
+    for _ in 1..draws {
+        sum = sum.add(&attend(0.25)).unwrap();
+    }
+    // A value is at most 2, so one draw is off by less than 2 / (1 - p), and the mean by less than five times that over the root of 2000.
+    for (mean, want) in sum.mul_scalar(1.0 / f64::from(draws)).unwrap().to_vec::<f32>().unwrap().iter().zip(&whole) {
+        assert!((mean - want).abs() < 0.2, "{mean} instead of {want}");
+    }
+    assert!(attend(1.0).to_vec::<f32>().unwrap().iter().all(|x| *x == 0.0));
+    let refused = q.scaled_dot_product_attention_with(&k, &v, AttentionOptions { dropout_p: 1.5, ..Default::default() });
+    let text = refused.unwrap_err().to_string();
+    assert!(text.starts_with("scaled_dot_product_attention: ") && text.contains("1.5"), "{text}");
 }

@@ -208,11 +208,11 @@ impl Call {
 
     /// A count: an int that is not negative.
     pub fn len(&self, at: usize, name: &str) -> Answer<usize> {
-        as_len(name, self.int(at, name)?)
+        Ok(as_len(self.int(at, name)?))
     }
 
     pub fn len_or(&self, at: usize, name: &str, default: usize) -> Answer<usize> {
-        as_len(name, self.int_or(at, name, default as isize)?)
+        Ok(as_len(self.int_or(at, name, default as isize)?))
     }
 
     /// A list of ints, or one int; `None` where it is not given.
@@ -254,7 +254,7 @@ impl Call {
 
     /// A list of counts, or one.
     pub fn lens(&self, at: usize, name: &str) -> Answer<Vec<usize>> {
-        self.ints(at, name)?.into_iter().map(|int| as_len(name, int)).collect()
+        Ok(self.ints(at, name)?.into_iter().map(as_len).collect())
     }
 
     pub fn float(&self, at: usize, name: &str) -> Answer<f64> {
@@ -359,8 +359,9 @@ fn as_float(name: &str, given: &Given) -> Answer<f64> {
     }
 }
 
-fn as_len(name: &str, int: isize) -> Answer<usize> {
-    usize::try_from(int).map_err(|_| Fault::Row(format!("{name} = {int}: linn takes a count here")))
+/// A count. What PyTorch refuses because it is negative is a huge count to linn, which has to refuse that.
+fn as_len(int: isize) -> usize {
+    int as usize
 }
 
 /// Ints; where PyTorch reads a vector for them, so does this.

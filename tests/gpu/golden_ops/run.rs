@@ -44,6 +44,8 @@ struct Pending {
     zeros: Zeros,
     /// For each element the one with zeros in place of arguments below the normal numbers; empty on a driver that keeps these.
     flushed: Vec<usize>,
+    /// Only shape and type are given; the elements are open, but finite.
+    open: bool,
 }
 
 /// One operator under way.
@@ -105,7 +107,8 @@ impl<'a> Operator<'a> {
             }
         }
         for (index, case) in entry.special.iter().enumerate() {
-            let run = Run { kind: Kind::Special, index, layout: Layout::Contiguous, name: "special grid".to_string() };
+            let name = "special grid".to_string();
+            let run = Run { kind: Kind::Special, index, layout: Layout::Contiguous, name, open: false };
             self.forward(&run, case);
         }
         self.read();
@@ -123,7 +126,8 @@ impl<'a> Operator<'a> {
 
     /// One case in every layout that its inputs can have.
     fn layouts(&mut self, index: usize, case: &Case) {
-        let run = |layout: Layout, name: String| Run { kind: Kind::Case, index, layout, name };
+        let open = self.row.draws.is_some_and(|draws| draws(case));
+        let run = |layout: Layout, name: String| Run { kind: Kind::Case, index, layout, name, open };
         self.forward(&run(Layout::Contiguous, "contiguous".to_string()), case);
         for layout in OTHERS {
             let inputs = case.tensors();
@@ -161,7 +165,8 @@ impl<'a> Operator<'a> {
         if let Err(why) = self.results(run, case, &output) {
             self.fail(run.kind, run.index, &run.name, why);
         }
-        if let (Some(grads), Output::Tensors(outputs)) = (&case.grads, &output) {
+        // (Where nothing has a gradient, PyTorch's own backward pass has nothing to do.)
+        if let (Some(grads), Output::Tensors(outputs)) = (case.grads.as_ref().filter(|grads| !grads.is_empty()), &output) {
             let run = Run { kind: Kind::Gradient, ..run.clone() };
             let result = guarded(self.device, false, || backward(self.device, &self.tensors, case, outputs));
             if let Err(fault) = result {
@@ -191,7 +196,8 @@ impl<'a> Operator<'a> {
         let refused = host.shape != want.shape;
         for layout in [Layout::Contiguous, Layout::Transposed, Layout::Gaps, Layout::Margins] {
             let Some(stored) = layout.stored(&want) else { continue };
-            let run = Run { kind: Kind::Case, index, layout, name: format!("in place, {layout:?}").to_lowercase() };
+            let name = format!("in place, {layout:?}").to_lowercase();
+            let run = Run { kind: Kind::Case, index, layout, name, open: false };
             let result = self.operands(case, Layout::Contiguous).and_then(|mut operands| {
                 let Some(Placed { view, base }) = layout.place(self.device, &host)? else { return Ok(None) };
                 operands.given.insert(target.clone(), view);
@@ -228,7 +234,8 @@ impl<'a> Operator<'a> {
             }
         }
         if let (Some(grads), false) = (&case.grads, refused) {
-            let run = Run { kind: Kind::Gradient, index, layout: Layout::Contiguous, name: "in place".to_string() };
+            let name = "in place".to_string();
+            let run = Run { kind: Kind::Gradient, index, layout: Layout::Contiguous, name, open: false };
             let result = self.operands(case, Layout::Contiguous).and_then(|mut operands| {
                 // A result of an operation: a leaf may not be changed.
                 let changed = operands.given[target].mul_scalar(1.0)?;
@@ -378,19 +385,20 @@ impl<'a> Operator<'a> {
         if got.shape() != want.shape {
             return Err(format!("shape {:?} instead of {:?}", got.shape(), want.shape));
         }
-        let Run { kind, index, name, .. } = run.clone();
+        let Run { kind, index, name, open, .. } = run.clone();
         let read = Read::of(got).map_err(|error| error.to_string())?;
         let tolerance = self.row.tolerance;
         let flushed = Vec::new();
-        self.pending.push(Pending { kind, index, run: name, read, want: want.clone(), tolerance, zeros, flushed });
+        self.pending.push(Pending { kind, index, run: name, read, want: want.clone(), tolerance, zeros, flushed, open });
         Ok(())
     }
 
     /// Waits for all results and compares them.
     fn read(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
-            let Pending { kind, index, run, read, want, tolerance, zeros, flushed } = pending;
+            let Pending { kind, index, run, read, want, tolerance, zeros, flushed, open } = pending;
             let why = match read.wait(&want) {
+                Ok(got) if open => undrawn(&got),
                 Ok(got) => difference(&got, &want.or_flushed(&got, &flushed, tolerance, zeros), tolerance, zeros),
                 Err(error) => Some(error.to_string()),
             };
@@ -399,6 +407,12 @@ impl<'a> Operator<'a> {
             }
         }
     }
+}
+
+/// Why numbers that were drawn cannot be right.
+fn undrawn(got: &Host) -> Option<String> {
+    let Some(data) = floats(got) else { return Some(format!("{:?} where f32 was drawn", got.data)) };
+    data.iter().find(|x| !x.is_finite()).map(|x| format!("{x} among what was drawn"))
 }
 
 fn floats(host: &Host) -> Option<&Vec<f32>> {
@@ -415,6 +429,8 @@ struct Run {
     index: usize,
     layout: Layout,
     name: String,
+    /// Elements are drawn at random.
+    open: bool,
 }
 
 /// The gradient of the sum over outputs of output * cotangent.

@@ -5,6 +5,7 @@
 
 use super::call::{Answer, Call};
 use super::compare::{STRICT, Tolerance};
+use super::manifest::Case;
 
 mod activations;
 mod binary;
@@ -67,6 +68,8 @@ pub struct Row {
     pub broadcasts: bool,
     /// PyTorch refuses some layouts (`view`): then an error is right too.
     pub may_refuse_layouts: bool,
+    /// The cases whose elements are drawn at random: their shapes and types are compared, the rest by tests of their own.
+    pub draws: Option<fn(&Case) -> bool>,
     /// Why the host has to wait for the device.
     pub waits: Option<&'static str>,
     pub tolerance: Tolerance,
@@ -83,6 +86,7 @@ pub const fn row(name: &'static str, run: fn(&Call) -> Answer) -> Row {
         called: None,
         broadcasts: false,
         may_refuse_layouts: false,
+        draws: None,
         waits: None,
         tolerance: STRICT,
         looser: None,
@@ -105,6 +109,10 @@ impl Row {
 
     const fn may_refuse_layouts(self) -> Row {
         Row { may_refuse_layouts: true, ..self }
+    }
+
+    const fn draws(self, when: fn(&Case) -> bool) -> Row {
+        Row { draws: Some(when), ..self }
     }
 
     const fn waits(self, why: &'static str) -> Row {

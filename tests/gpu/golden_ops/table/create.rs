@@ -1,18 +1,20 @@
 //! Tensors from nothing.
 
-use linn::{DType, Tensor};
+use linn::{DType, Scalar, Tensor};
 
 use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, done, give};
 
 pub const ROWS: &[Row] = &[
     row("arange", |c| {
-        // `end`, or `start, end, step`; f32 whatever the numbers are.
-        let (start, end) = match c.has(1, "end") {
-            true => (c.float(0, "start")?, c.float(1, "end")?),
-            false => (0.0, c.float(0, "end")?),
-        };
-        f32_only(c).and(give(Tensor::arange_between(c.device(), start, end, c.float_or(2, "step", 1.0)?, DType::F32)))
+        // `end`, or `start, end, step`; whole numbers where all of these are.
+        let numbers = if c.has(1, "end") { vec![(0, "start"), (1, "end"), (2, "step")] } else { vec![(0, "end")] };
+        let numbers = numbers.into_iter().map(|(at, name)| c.scalar_opt(at, name)).collect::<Answer<Vec<_>>>()?;
+        let whole = numbers.iter().flatten().all(|number| matches!(number, Scalar::Int(_)));
+        let dtype = c.dtype_or(KEY, "dtype", if whole { DType::I32 } else { DType::F32 })?;
+        let value = |at: usize, default: f64| numbers.get(at).copied().flatten().map_or(default, Scalar::value);
+        let (start, end) = if numbers.len() == 1 { (0.0, value(0, 0.0)) } else { (value(0, 0.0), value(1, 0.0)) };
+        give(Tensor::arange_between(c.device(), start, end, value(2, 1.0), dtype))
     }),
     row("clone", |c| give(c.input()?.positive())).called("positive"),
     row("fill", |c| give(c.input()?.fill(c.scalar(1, "value")?))).in_place(|c| done(c.input()?.fill_(c.scalar(1, "value")?))),

@@ -5,6 +5,7 @@ use linn::ops::reduce::KeepDim;
 
 use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, give};
+use crate::golden_ops::compare::Tolerance;
 
 pub const ROWS: &[Row] = &[
     row("all", |c| over_dims(c, Tensor::all)),
@@ -18,7 +19,11 @@ pub const ROWS: &[Row] = &[
         // How the Euclidean distance is computed is left open.
         c.text_or(3, "compute_mode", "")?;
         give(c.input()?.cdist(&c.tensor(1, "x2")?, c.float_or(2, "p", 2.0)?))
-    }),
+    })
+    .looser(
+        Tolerance { abs: 1e-4, rel: 1e-4 },
+        "PyTorch's use_mm_for_euclid_dist takes differences of squares: its gradients are off by 3e-5 where linn's are by 2e-7",
+    ),
     row("count_nonzero", |c| give(c.input()?.count_nonzero(&c.ints_opt(1, "dim")?.unwrap_or_default()))),
     row("dist", |c| give(c.input()?.dist(&c.tensor(1, "other")?, c.float_or(2, "p", 2.0)?))),
     row("log_softmax", |c| give(in_dtype(c, KEY)?.log_softmax(c.int(1, "dim")?))),

@@ -4,7 +4,7 @@ use linn::ops::reduce::KeepDim;
 use linn::ops::sort::{Order, Side};
 
 use super::{Row, row};
-use crate::golden_ops::call::{Answer, Call, Fault, KEY, Output, give};
+use crate::golden_ops::call::{Answer, Call, KEY, Output, give};
 
 /// Why the host waits.
 const COUNTS: &str = "the shape of the result depends on the elements";
@@ -30,12 +30,9 @@ pub const ROWS: &[Row] = &[
         }
         false => give(c.input()?.median_all()),
     }),
-    row("nonzero", |c| {
-        let found = c.input()?.nonzero()?;
-        match c.bool_or(KEY, "as_tuple", false)? {
-            true => give(found.unbind(1)),
-            false => give(Ok(found)),
-        }
+    row("nonzero", |c| match c.bool_or(KEY, "as_tuple", false)? {
+        true => give(c.input()?.nonzero_tuple()),
+        false => give(c.input()?.nonzero()),
     })
     .waits(COUNTS),
     row("repeat_interleave", |c| {
@@ -49,10 +46,10 @@ pub const ROWS: &[Row] = &[
     .waits(COUNTS),
     row("searchsorted", |c| {
         let sorted = c.tensor(0, "sorted_sequence")?;
-        if c.has(KEY, "sorter") {
-            return Err(Fault::Row("sorter".to_string()));
+        match c.tensor_opt(KEY, "sorter")? {
+            Some(sorter) => give(sorted.searchsorted_sorter(&c.tensor(1, "input")?, side(c)?, &sorter)),
+            None => give(sorted.searchsorted(&c.tensor(1, "input")?, side(c)?)),
         }
-        give(sorted.searchsorted(&c.tensor(1, "input")?, side(c)?))
     }),
     row("sort", |c| {
         c.bool_or(3, "stable", false)?;

@@ -18,7 +18,14 @@ pub const ROWS: &[Row] = &[
     row("expand_as", |c| give(c.input()?.expand_as(&c.tensor(1, "other")?))),
     row("flatten", |c| give(c.input()?.flatten(c.int_or(1, "start_dim", 0)?, c.int_or(2, "end_dim", -1)?))),
     row("movedim", |c| give(c.input()?.movedim(&c.ints(1, "source")?, &c.ints(2, "destination")?))),
-    row("narrow", |c| give(c.input()?.narrow(c.int(1, "dim")?, c.int(2, "start")?, c.len(3, "length")?))).waits(READS_POSITIONS),
+    row("narrow", |c| {
+        let (dim, len) = (c.int(1, "dim")?, c.len(3, "length")?);
+        match c.is_tensor(2, "start") {
+            true => give(c.input()?.narrow_tensor(dim, &c.tensor(2, "start")?, len)),
+            false => give(c.input()?.narrow(dim, c.int(2, "start")?, len)),
+        }
+    })
+    .waits(READS_POSITIONS),
     row("permute", |c| give(c.input()?.permute(&c.ints(1, "dims")?))),
     row("reshape", |c| give(c.input()?.reshape(&c.ints(1, "shape")?))),
     row("select", |c| give(c.input()?.select(c.int(1, "dim")?, c.int(2, "index")?))),
