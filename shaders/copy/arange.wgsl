@@ -1,4 +1,4 @@
-// out[i] = s + t i
+// out[i] = s + t (first + i)
 
 @compute @workgroup_size(WG)
 fn main(
@@ -8,6 +8,6 @@ fn main(
 ) {
     let i = flat_group(group, groups) * WG + lane;
     if i < p.len {
-        out[p.out_offset + i] = bitcast<elem>(p.s) + bitcast<elem>(p.t) * elem(i);
+        out[p.out_offset + i] = bitcast<elem>(p.s) + bitcast<elem>(p.t) * elem(p.first + i);
     }
 }

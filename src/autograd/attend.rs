@@ -1,5 +1,6 @@
 //! Scaled dot-product attention with everything that PyTorch's function takes. Letters: T and S positions, D and E widths.
 
+use super::halves::rounded_once;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::broadcast_shapes;
@@ -22,6 +23,8 @@ pub struct AttentionOptions<'a> {
     pub enable_gqa: bool,
 }
 
+const OP: &str = "scaled_dot_product_attention";
+
 impl Tensor {
     /// softmax(q k^T scale + mask) v with this tensor as q `[.., T, D]`, k `[.., S, D]` and v `[.., S, E]` -> `[.., T, E]`; dimensions
     /// before the last two broadcast. A query that sees no key gives 0.
@@ -37,9 +40,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scaled_dot_product_attention_with(&self, k: &Tensor, v: &Tensor, options: AttentionOptions<'_>) -> Result<Tensor> {
-        const OP: &str = "scaled_dot_product_attention";
         expect_float(OP, self)?;
-        let ([.., t, d], [.., s, key_width], [.., values, _]) = (self.shape(), k.shape(), v.shape()) else {
+        let ([.., _, d], [.., s, key_width], [.., values, _]) = (self.shape(), k.shape(), v.shape()) else {
             return Err(unfit(self, k, v));
         };
         if d != key_width || s != values {
@@ -52,15 +54,22 @@ impl Tensor {
         // The fused kernels take this form.
         let alike = k.shape() == v.shape() && self.rank() == 4 && k.rank() == 4 && self.shape()[..2] == k.shape()[..2];
         let plain = options.attn_mask.is_none() && options.scale.is_none() && options.dropout_p == 0.0;
-        if alike && plain && self.dtype() == DType::F32 {
+        if alike && plain {
             let mask = if options.is_causal { Mask::Causal } else { Mask::None };
             return self.scaled_dot_product_attention(k, v, mask);
         }
+        rounded_once(OP, [self, k, v], |[q, k, v]| q.attend(k, v, options))
+    }
+
+    /// [`Tensor::scaled_dot_product_attention_with`] from other operations.
+    #[track_caller]
+    fn attend(&self, k: &Tensor, v: &Tensor, options: AttentionOptions<'_>) -> Result<Tensor> {
+        let (t, s, d) = (self.shape()[self.rank() - 2], k.shape()[k.rank() - 2], self.shape()[self.rank() - 1]);
         let (k, v) = match options.enable_gqa {
             true => (self.for_heads(k)?.ok_or_else(|| unfit(self, k, v))?, self.for_heads(v)?.ok_or_else(|| unfit(self, k, v))?),
             false => (k.clone(), v.clone()),
         };
-        let scale = options.scale.unwrap_or(1.0 / (*d as f64).sqrt());
+        let scale = options.scale.unwrap_or(1.0 / (d as f64).sqrt());
         let scores = self.mul_scalar(scale)?.matmul(&k.transpose(-2, -1)?).map_err(|error| error.of(OP))?;
         let scores = match options.attn_mask {
             Some(mask) => {
@@ -76,14 +85,14 @@ impl Tensor {
             }
             None if options.is_causal => {
                 let place = |len: usize, shape: [isize; 2]| Tensor::arange(self.device(), len, DType::I32)?.reshape(&shape);
-                let hidden = place(*s, [1, -1])?.gt(&place(*t, [-1, 1])?)?;
+                let hidden = place(s, [1, -1])?.gt(&place(t, [-1, 1])?)?;
                 scores.masked_fill(&hidden, f64::NEG_INFINITY)?
             }
             None => scores,
         };
         let probabilities = match options.attn_mask {
             // A query that sees nothing would be NaN, and so would the gradients.
-            Some(_) if *s > 0 => {
+            Some(_) if s > 0 => {
                 let highest = scores.detach().amax(&[-1], KeepDim::Keep)?;
                 let blind = highest.eq(&highest.full_like(f64::NEG_INFINITY)?)?;
                 scores.masked_fill(&blind, 0)?.softmax(-1)?.masked_fill(&blind, 0)?
@@ -111,5 +120,5 @@ impl Tensor {
 
 fn unfit(q: &Tensor, k: &Tensor, v: &Tensor) -> Error {
     let fact = format!("q {:?}, k {:?}, v {:?}", q.shape(), k.shape(), v.shape());
-    Error::shape("scaled_dot_product_attention", fact, "pass q [.., T, D], k [.., S, D] and v [.., S, E]")
+    Error::shape(OP, fact, "pass q [.., T, D], k [.., S, D] and v [.., S, E]")
 }

@@ -1,6 +1,7 @@
 //! Convolutions, as one matrix product with the windows of the input. Letters: N samples, C and O channels of the input and the
 //! result, G groups, K entries of a window.
 
+use super::halves::rounded_once;
 use super::rearrange::PadMode;
 use super::windows::{Over, Windows, sizes};
 use crate::error::{Error, Result};
@@ -167,6 +168,18 @@ fn convolve(over: Over<'_>, weight: &Tensor, bias: Option<&Tensor>, options: Con
 /// The windows times the weight `[O, C / G, ..]`, plus bias.
 #[track_caller]
 fn product(over: Over<'_>, weight: &Tensor, bias: Option<&Tensor>, windows: &[Windows], groups: usize) -> Result<Tensor> {
+    rounded_once(over.op, [over.x, weight], |[x, weight]| product_of_words(Over { x, ..over }, weight, bias, windows, groups))
+}
+
+/// [`product`] where halves are f32 already, but for the bias, which is promoted.
+#[track_caller]
+fn product_of_words(
+    over: Over<'_>,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    windows: &[Windows],
+    groups: usize,
+) -> Result<Tensor> {
     let counts = over.counts(windows)?;
     let (dims, batched) = (over.dims as isize, over.first() == 2);
     let all = over.windows(windows, 0.0)?;

@@ -2,13 +2,13 @@
 //! is this one.
 
 use super::graph::{Backward, Grads};
+use super::halves::rounded_once;
 use super::record::{record, record_unary};
 use super::rules;
-use crate::dtype::{DType, Scalar, result_type};
+use crate::dtype::{DType, Scalar};
 use crate::error::{Error, Result};
 use crate::ops;
 use crate::ops::unary::Approximate;
-use crate::stream::Origin;
 use crate::tensor::Tensor;
 
 /// Methods of one operand: `name(saves input)` or `name(saves output)`, with the rule of (saved tensor, gradient).
@@ -835,20 +835,4 @@ impl Tensor {
             x.mul(&inner.tanh()?.add_scalar(1.0)?)?.mul_scalar(0.5)
         })
     }
-}
-
-/// `of`, which is put together from several operations, in f32 where its result is of halves.
-#[track_caller]
-fn rounded_once<const N: usize>(
-    op: &'static str,
-    operands: [&Tensor; N],
-    of: impl Fn([&Tensor; N]) -> Result<Tensor>,
-) -> Result<Tensor> {
-    let _origin = Origin::enter();
-    let half = match result_type(op, operands.map(ops::elementwise::operand))? {
-        half @ (DType::F16 | DType::BF16) => half,
-        _ => return of(operands),
-    };
-    let wide = operands.iter().map(|x| x.to_dtype(DType::F32)).collect::<Result<Vec<_>>>()?;
-    of(std::array::from_fn(|i| &wide[i]))?.to_dtype(half)
 }

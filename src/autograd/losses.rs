@@ -1,6 +1,7 @@
 //! Losses under PyTorch's names, put together from other methods, whose gradients they have.
 
 use super::graph::Grads;
+use super::halves::rounded_once;
 use super::record::record;
 use super::rules;
 use super::views::signed;
@@ -85,7 +86,7 @@ impl Tensor {
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "mse_loss";
-        reduction.of(OP, &self.apart(OP, target)?.square()?)
+        rounded_once(OP, [self, target], |[x, t]| reduction.of(OP, &x.apart(OP, t)?.square()?))
     }
 
     /// |self - target|.
@@ -102,7 +103,7 @@ impl Tensor {
     #[track_caller]
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "l1_loss";
-        reduction.of(OP, &self.apart(OP, target)?.abs()?)
+        rounded_once(OP, [self, target], |[x, t]| reduction.of(OP, &x.apart(OP, t)?.abs()?))
     }
 
     /// With d = |self - target|: d^2 / 2 beta where d is below beta, else d - beta / 2. PyTorch's default beta is 1.
@@ -122,11 +123,11 @@ impl Tensor {
         if beta.is_nan() || beta < 0.0 {
             return Err(Error::argument(OP, format!("beta is {beta} (shape {:?})", self.shape()), "pass a beta of at least 0"));
         }
-        let d = self.apart(OP, target)?.abs()?;
-        if beta == 0.0 {
-            return reduction.of(OP, &d);
-        }
-        reduction.of(OP, &huber(&d, beta)?.mul_scalar(1.0 / beta)?)
+        rounded_once(OP, [self, target], |[x, t]| {
+            let d = x.apart(OP, t)?.abs()?;
+            let losses = if beta == 0.0 { d } else { huber(&d, beta)?.mul_scalar(1.0 / beta)? };
+            reduction.of(OP, &losses)
+        })
     }
 
     /// With d = |self - target|: d^2 / 2 where d is below delta, else delta (d - delta / 2). PyTorch's default delta is 1.
@@ -146,7 +147,7 @@ impl Tensor {
         if delta.is_nan() || delta <= 0.0 {
             return Err(Error::argument(OP, format!("delta is {delta} (shape {:?})", self.shape()), "pass a delta above 0"));
         }
-        reduction.of(OP, &huber(&self.apart(OP, target)?.abs()?, delta)?)
+        rounded_once(OP, [self, target], |[x, t]| reduction.of(OP, &huber(&x.apart(OP, t)?.abs()?, delta)?))
     }
 
     /// target (log(target) - self), for self the logarithm of a probability; where `log_target`, the target is one too.
@@ -165,11 +166,13 @@ impl Tensor {
         const OP: &str = "kl_div";
         expect_float(OP, self)?;
         broadcast_shapes(OP, self.shape(), target.shape())?;
-        let losses = match log_target {
-            true => target.exp()?.mul(&target.sub(self)?)?,
-            false => target.xlogy(target)?.sub(&target.mul(self)?)?,
-        };
-        reduction.of(OP, &losses)
+        rounded_once(OP, [self, target], |[x, t]| {
+            let losses = match log_target {
+                true => t.exp()?.mul(&t.sub(x)?)?,
+                false => t.xlogy(t)?.sub(&t.mul(x)?)?,
+            };
+            reduction.of(OP, &losses)
+        })
     }
 
     /// -weight (target log(self) + (1 - target) log(1 - self)) for probabilities of one shape; logarithms count from -100 on.
@@ -189,14 +192,16 @@ impl Tensor {
         const OP: &str = "binary_cross_entropy";
         expect_float(OP, self)?;
         same_shape(OP, self, target)?;
-        let losses = ops::loss::binary_cross_entropy(&self.detach(), &target.detach())?;
-        let losses = record(OP, &[self, target], &[self, target], losses, |ctx| {
-            let (x, t, g) = (ctx.saved(0), ctx.saved(1), ctx.grad());
-            let dx = ctx.want(0, || rules::loss::binary_cross_entropy_x(x, t, g))?;
-            let dt = ctx.want(1, || rules::loss::binary_cross_entropy_target(x, g))?;
-            Ok(Grads::from_iter([dx, dt]))
-        })?;
-        reduction.of(OP, &weighted(OP, losses, weight)?)
+        rounded_once(OP, [self, target], |[x, t]| {
+            let losses = ops::loss::binary_cross_entropy(&x.detach(), &t.detach())?;
+            let losses = record(OP, &[x, t], &[x, t], losses, |ctx| {
+                let (x, t, g) = (ctx.saved(0), ctx.saved(1), ctx.grad());
+                let dx = ctx.want(0, || rules::loss::binary_cross_entropy_x(x, t, g))?;
+                let dt = ctx.want(1, || rules::loss::binary_cross_entropy_target(x, g))?;
+                Ok(Grads::from_iter([dx, dt]))
+            })?;
+            reduction.of(OP, &weighted(OP, losses, weight)?)
+        })
     }
 
     /// [`Tensor::binary_cross_entropy`] of sigmoid(self), without overflow on the way; `pos_weight` is a factor of the losses of
@@ -223,16 +228,18 @@ impl Tensor {
         const OP: &str = "binary_cross_entropy_with_logits";
         expect_float(OP, self)?;
         same_shape(OP, self, target)?;
-        let negative = self.sub(&target.mul(self)?)?;
-        let log = self.logsigmoid()?;
-        let log = match pos_weight {
-            Some(pos_weight) => {
-                let factor = pos_weight.add_scalar(-1.0)?.mul(target).map_err(|error| error.of(OP))?.add_scalar(1.0)?;
-                log.mul(&factor)?
-            }
-            None => log,
-        };
-        reduction.of(OP, &weighted(OP, negative.sub(&log)?, weight)?)
+        rounded_once(OP, [self, target], |[x, t]| {
+            let negative = x.sub(&t.mul(x)?)?;
+            let log = x.logsigmoid()?;
+            let log = match pos_weight {
+                Some(pos_weight) => {
+                    let factor = pos_weight.to_dtype(x.dtype())?.add_scalar(-1.0)?.mul(t);
+                    log.mul(&factor.map_err(|error| error.of(OP))?.add_scalar(1.0)?)?
+                }
+                None => log,
+            };
+            reduction.of(OP, &weighted(OP, negative.sub(&log)?, weight)?)
+        })
     }
 
     #[track_caller]
@@ -259,8 +266,10 @@ impl Tensor {
     #[track_caller]
     pub fn nll_loss(&self, target: &Tensor, options: ClassOptions<'_>) -> Result<Tensor> {
         const OP: &str = "nll_loss";
-        let picked = self.picked(OP, target, options)?;
-        picked.reduce(OP, picked.losses.clone(), options.reduction)
+        rounded_once(OP, [self], |[x]| {
+            let picked = x.picked(OP, target, options)?;
+            picked.reduce(OP, picked.losses.clone(), options.reduction)
+        })
     }
 
     /// Cross entropy of softmax(self) and targets that are classes (i32), or probabilities of all classes in the shape of self.
@@ -282,27 +291,30 @@ impl Tensor {
             let fact = format!("label_smoothing is {smoothing} (shape {:?})", self.shape());
             return Err(Error::argument(OP, fact, "pass a number from 0 to 1"));
         }
-        let classes = classes(OP, self)?;
-        let logs = self.log_softmax(classes as isize).map_err(|error| error.of(OP))?;
-        let share = smoothing / self.shape()[classes] as f64;
-        let weighted = || match options.weight {
-            Some(weight) => logs.mul(&along(OP, weight, self, classes)?),
-            None => Ok(logs.clone()),
-        };
-        let sum = |x: &Tensor| x.sum(&[classes as isize], KeepDim::Drop);
-        if target.dtype().is_float() {
-            same_shape(OP, self, target)?;
-            let target = if smoothing > 0.0 { target.mul_scalar(1.0 - smoothing)?.add_scalar(share)? } else { target.clone() };
-            let losses = sum(&weighted()?.mul(&target)?)?.neg()?;
-            return options.reduction.of(OP, &losses);
-        }
-        let picked = logs.picked(OP, target, options)?;
-        let hard = picked.reduce(OP, picked.losses.clone(), options.reduction)?;
-        if smoothing == 0.0 {
-            return Ok(hard);
-        }
-        let all = sum(&weighted()?)?.neg()?.masked_fill(&picked.ignored, 0)?;
-        hard.mul_scalar(1.0 - smoothing)?.add(&picked.reduce(OP, all, options.reduction)?.mul_scalar(share)?)
+        rounded_once(OP, [self], |[x]| {
+            let classes = classes(OP, x)?;
+            let logs = x.log_softmax(classes as isize).map_err(|error| error.of(OP))?;
+            let share = smoothing / x.shape()[classes] as f64;
+            let weighted = || match options.weight {
+                Some(weight) => logs.mul(&along(OP, weight, x, classes)?),
+                None => Ok(logs.clone()),
+            };
+            let sum = |x: &Tensor| x.sum(&[classes as isize], KeepDim::Drop);
+            if target.dtype().is_float() {
+                same_shape(OP, x, target)?;
+                let target =
+                    if smoothing > 0.0 { target.mul_scalar(1.0 - smoothing)?.add_scalar(share)? } else { target.clone() };
+                let losses = sum(&weighted()?.mul(&target)?)?.neg()?;
+                return options.reduction.of(OP, &losses);
+            }
+            let picked = logs.picked(OP, target, options)?;
+            let hard = picked.reduce(OP, picked.losses.clone(), options.reduction)?;
+            if smoothing == 0.0 {
+                return Ok(hard);
+            }
+            let all = sum(&weighted()?)?.neg()?.masked_fill(&picked.ignored, 0)?;
+            hard.mul_scalar(1.0 - smoothing)?.add(&picked.reduce(OP, all, options.reduction)?.mul_scalar(share)?)
+        })
     }
 
     #[track_caller]
@@ -323,12 +335,12 @@ impl Tensor {
         let weights = match options.weight {
             Some(weight) => {
                 along(op, weight, self, classes)?;
-                weight.gather(0, &safe.reshape(&[-1])?)?.reshape(&signed(target.shape()))?
+                weight.elements(op, 0, &safe.reshape(&[-1])?)?.reshape(&signed(target.shape()))?
             }
             None => ops::copy::full(self.device(), target.shape(), 1, self.dtype())?,
         };
         let weights = weights.masked_fill(&ignored, 0)?;
-        let logs = self.gather(classes as isize, &safe.unsqueeze(classes as isize)?)?.squeeze(classes as isize)?;
+        let logs = self.elements(op, classes as isize, &safe.unsqueeze(classes as isize)?)?.squeeze(classes as isize)?;
         let losses = logs.mul(&weights)?.neg()?.masked_fill(&ignored, 0)?;
         Ok(Picked { losses, weights, ignored })
     }

@@ -66,6 +66,7 @@ mod elementwise;
 mod function;
 mod gradcheck;
 mod graph;
+mod halves;
 mod in_place;
 mod indexing;
 mod indices;

@@ -77,9 +77,9 @@ impl Tensor {
         let eps = eps.into().unwrap_or(f64::from(f32::EPSILON));
         let wide = rows.to_dtype(DType::F32)?;
         let scale = wide.square()?.mean(&[-1], KeepDim::Keep)?.add_scalar(eps)?.rsqrt()?;
-        let out = wide.mul(&scale)?.to_dtype(self.dtype())?;
+        let out = wide.mul(&scale)?;
         let out = weight.map_or(Ok(out.clone()), |weight| out.mul(&weight))?;
-        out.reshape(&sizes(&[self.shape()]))
+        out.to_dtype(self.dtype())?.reshape(&sizes(&[self.shape()]))
     }
 
     /// (x - mean) / sqrt(variance + eps) * weight + bias per channel (dimension 1): `[N, C, ..]`. Mean and biased variance are those of
@@ -153,9 +153,10 @@ impl Tensor {
             return Err(Error::shape(OP, fact, "pass an input whose channels have elements"));
         }
         let rows = self.reshape(&sizes(&[&[*n, groups, c / groups * rest.iter().product::<usize>()]]))?;
-        let (var, mean) = rows.to_dtype(DType::F32)?.var_mean(&[-1], 0.0, KeepDim::Keep)?;
+        let rows = rows.to_dtype(DType::F32)?;
+        let (var, mean) = rows.var_mean(&[-1], 0.0, KeepDim::Keep)?;
         let out = standardized(&rows, &mean, &var, eps)?.reshape(&sizes(&[self.shape()]))?;
-        affine(OP, out, weight, bias)
+        affine(OP, out, weight, bias)?.to_dtype(self.dtype())
     }
 
     #[track_caller]
@@ -172,6 +173,7 @@ impl Tensor {
                 return Err(Error::shape(op, fact, format!("pass {channels} numbers, one for each channel")));
             }
         }
+        let x = self.to_dtype(DType::F32)?;
         let (mean, var) = match (options.training, options.running_mean, options.running_var) {
             (true, running_mean, running_var) => {
                 let count: usize = over.iter().map(|dim| self.shape()[*dim as usize]).product();
@@ -179,7 +181,7 @@ impl Tensor {
                     let fact = format!("an input of shape {:?}, in training", self.shape());
                     return Err(Error::shape(op, fact, "pass an input [N, C, ..] with more than one number per channel"));
                 }
-                let (var, mean) = self.to_dtype(DType::F32)?.var_mean(over, 0.0, KeepDim::Keep)?;
+                let (var, mean) = x.var_mean(over, 0.0, KeepDim::Keep)?;
                 let unbiased = count as f64 / (count as f64 - 1.0);
                 no_grad(|| {
                     learn(running_mean, &mean, options.momentum, 1.0)?;
@@ -193,14 +195,14 @@ impl Tensor {
                 return Err(Error::argument(op, fact, "pass both, or training: true"));
             }
         };
-        affine(op, standardized(self, &mean, &var, options.eps)?, options.weight, options.bias)
+        affine(op, standardized(&x, &mean, &var, options.eps)?, options.weight, options.bias)?.to_dtype(self.dtype())
     }
 }
 
-/// (x - mean) / sqrt(var + eps), in f32 on the way.
+/// (x - mean) / sqrt(var + eps) of f32.
 #[track_caller]
 fn standardized(x: &Tensor, mean: &Tensor, var: &Tensor, eps: f64) -> Result<Tensor> {
-    x.to_dtype(DType::F32)?.sub(mean)?.mul(&var.add_scalar(eps)?.rsqrt()?)?.to_dtype(x.dtype())
+    x.sub(mean)?.mul(&var.to_dtype(DType::F32)?.add_scalar(eps)?.rsqrt()?)
 }
 
 /// `running` by the part `momentum` closer to the mean of `seen` over the samples.

@@ -1,6 +1,7 @@
 //! Pooling: sums and maxima over windows of a picture. Letters: N pictures, C channels, L, H and W their sizes; the batch `N` may
 //! be missing.
 
+use super::halves::rounded_once;
 use super::windows::{Over, Windows, sizes};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -195,6 +196,11 @@ fn pool_layout(over: Over<'_>, kernel_size: &[isize], options: PoolOptions<'_>) 
 
 #[track_caller]
 fn avg_pool(over: Over<'_>, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<Tensor> {
+    rounded_once(over.op, [over.x], |[x]| means_of_windows(Over { x, ..over }, kernel_size, options))
+}
+
+#[track_caller]
+fn means_of_windows(over: Over<'_>, kernel_size: &[isize], options: PoolOptions<'_>) -> Result<Tensor> {
     if let Some(0) = options.divisor_override {
         return Err(over.refused("divisor_override is 0", "pass another divisor, or None"));
     }
@@ -272,12 +278,14 @@ fn adaptive_avg_pool(over: Over<'_>, output_size: &[Option<isize>]) -> Result<Te
         let help = format!("pass {} sizes of at least 0, and pictures that have entries", over.dims);
         return Err(over.refused(&format!("output_size is {output_size:?}"), help));
     }
-    let mut out = over.x.clone();
-    for (i, len) in output_size.iter().enumerate() {
-        let len = len.map_or(over.lens()[i], |len| len as usize);
-        out = out.means_of_parts(over.first() + i, len)?;
-    }
-    Ok(out)
+    rounded_once(over.op, [over.x], |[x]| {
+        let mut out = x.clone();
+        for (i, len) in output_size.iter().enumerate() {
+            let len = len.map_or(over.lens()[i], |len| len as usize);
+            out = out.means_of_parts(over.first() + i, len)?;
+        }
+        Ok(out)
+    })
 }
 
 impl Tensor {

@@ -1,5 +1,6 @@
 //! Products of vectors, matrices and batches of them under PyTorch's names, put together from [`Tensor::matmul`].
 
+use super::halves::rounded_once;
 use super::views::signed;
 use crate::dtype::Scalar;
 use crate::error::{Error, Result};
@@ -135,7 +136,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.plus("addmm", beta.into(), alpha.into(), a.mm(b))
+        self.plus("addmm", beta.into(), alpha.into(), [a, b], Tensor::mm)
     }
 
     /// beta self + alpha (a v): a `[M, K]`, v `[K]`, self broadcasts to `[M]`; beta as in [`Tensor::addmm`].
@@ -151,7 +152,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn addmv(&self, a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.plus("addmv", beta.into(), alpha.into(), a.mv(v))
+        self.plus("addmv", beta.into(), alpha.into(), [a, v], Tensor::mv)
     }
 
     /// beta self + alpha (u v^T): u `[M]`, v `[N]`, self broadcasts to `[M, N]`; beta as in [`Tensor::addmm`].
@@ -167,7 +168,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn addr(&self, u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.plus("addr", beta.into(), alpha.into(), u.outer(v))
+        self.plus("addr", beta.into(), alpha.into(), [u, v], Tensor::outer)
     }
 
     /// beta self + alpha (a b): a `[B, M, K]`, b `[B, K, N]`, self broadcasts to `[B, M, N]`; beta as in [`Tensor::addmm`].
@@ -183,7 +184,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn baddbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
-        self.plus("baddbmm", beta.into(), alpha.into(), a.bmm(b))
+        self.plus("baddbmm", beta.into(), alpha.into(), [a, b], Tensor::bmm)
     }
 
     /// beta self + alpha times the sum of the products of a batch: a `[B, M, K]`, b `[B, K, N]`, self broadcasts to `[M, N]`; beta
@@ -206,20 +207,29 @@ impl Tensor {
         // One product over the batch and K.
         let ([batch, m, k], n) = ([a.shape()[0], a.shape()[1], a.shape()[2]], b.shape()[2]);
         let rows = a.permute(&[1, 0, 2])?.reshape(&signed(&[m, batch * k]))?;
-        self.plus(OP, beta.into(), alpha.into(), rows.matmul(&b.reshape(&signed(&[batch * k, n]))?))
+        self.plus(OP, beta.into(), alpha.into(), [&rows, &b.reshape(&signed(&[batch * k, n]))?], Tensor::matmul)
     }
 
     /// beta self + alpha product, in the shape of the product.
     #[track_caller]
-    fn plus(&self, op: &'static str, beta: Scalar, alpha: Scalar, product: Result<Tensor>) -> Result<Tensor> {
-        let product = product.map_err(|error| error.of(op))?.mul_scalar(alpha).map_err(|error| error.of(op))?;
-        self.layout.broadcast_to(op, product.shape())?;
-        let own = match beta.value() {
-            1.0 => self.clone(),
-            0.0 => self.masked_fill(&self.eq(self)?.logical_or(&self.ne(self)?)?, 0)?,
-            _ => self.mul_scalar(beta)?,
-        };
-        own.add(&product).map_err(|error| error.of(op))
+    fn plus(
+        &self,
+        op: &'static str,
+        beta: Scalar,
+        alpha: Scalar,
+        [a, b]: [&Tensor; 2],
+        product: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        rounded_once(op, [self, a, b], |[x, a, b]| {
+            let product = product(a, b).and_then(|product| product.mul_scalar(alpha)).map_err(|error| error.of(op))?;
+            x.layout.broadcast_to(op, product.shape())?;
+            let own = match beta.value() {
+                1.0 => x.clone(),
+                0.0 => x.masked_fill(&x.eq(x)?.logical_or(&x.ne(x)?)?, 0)?,
+                _ => x.mul_scalar(beta)?,
+            };
+            own.add(&product).map_err(|error| error.of(op))
+        })
     }
 
     /// Kronecker product: every element of self times all of `other`. Shapes are aligned at the back, their lengths multiply.
@@ -266,14 +276,19 @@ impl Tensor {
     #[track_caller]
     pub fn tensordot(&self, other: &Tensor, dims: &[isize], other_dims: &[isize]) -> Result<Tensor> {
         const OP: &str = "tensordot";
+        rounded_once(OP, [self, other], |[a, b]| a.contracted(OP, b, dims, other_dims))
+    }
+
+    #[track_caller]
+    fn contracted(&self, op: &'static str, other: &Tensor, dims: &[isize], other_dims: &[isize]) -> Result<Tensor> {
         let resolve = |x: &Tensor, dims: &[isize]| -> Result<Vec<usize>> {
-            dims.iter().map(|dim| crate::layout::resolve_dim(OP, *dim, x.rank())).collect()
+            dims.iter().map(|dim| crate::layout::resolve_dim(op, *dim, x.rank())).collect()
         };
         let (mine, theirs) = (resolve(self, dims)?, resolve(other, other_dims)?);
         let twice = |dims: &[usize]| (1..dims.len()).any(|i| dims[..i].contains(&dims[i]));
         let (mut a, mut b) = (self.clone(), other.clone());
         if mine.len() != theirs.len() || twice(&mine) || twice(&theirs) {
-            return Err(unfit(OP, self, other, "name as many dimensions of both, each once"));
+            return Err(unfit(op, self, other, "name as many dimensions of both, each once"));
         }
         for (i, j) in mine.iter().zip(&theirs) {
             match (self.shape()[*i], other.shape()[*j]) {
@@ -281,7 +296,7 @@ impl Tensor {
                 // What has length 1 is the same for all entries of the other one.
                 (1, _) => b = b.sum(&[*j as isize], crate::ops::reduce::KeepDim::Keep)?,
                 (_, 1) => a = a.sum(&[*i as isize], crate::ops::reduce::KeepDim::Keep)?,
-                _ => return Err(unfit(OP, self, other, "pair dimensions of equal lengths")),
+                _ => return Err(unfit(op, self, other, "pair dimensions of equal lengths")),
             }
         }
         let left = |x: &Tensor, dims: &[usize]| (0..x.rank()).filter(|dim| !dims.contains(dim)).collect::<Vec<_>>();
@@ -294,7 +309,7 @@ impl Tensor {
         let a = ordered(&a, [&rows[..], &mine].concat(), rows.len())?;
         let b = ordered(&b, [&theirs[..], &columns].concat(), theirs.len())?;
         let lens = rows.iter().map(|dim| &self.shape()[*dim]).chain(columns.iter().map(|dim| &other.shape()[*dim]));
-        a.matmul(&b).map_err(|error| error.of(OP))?.reshape(&signed(lens))
+        a.matmul(&b).map_err(|error| error.of(op))?.reshape(&signed(lens))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Elements in other places: turned, rolled, repeated, padded, picked by index. All are compositions of views, copies, `where_` and
 //! reads by index, so that gradients follow from theirs.
 
+use super::halves::rounded_once;
 use super::methods::cat;
 use super::views::signed;
 use crate::device::Device;
@@ -559,7 +560,7 @@ impl Tensor {
             ));
         }
         let turned = |x: &Tensor, by: isize| x.roll(&[by], &[dim]);
-        turned(self, -1)?.mul(&turned(other, -2)?)?.sub(&turned(self, -2)?.mul(&turned(other, -1)?)?)
+        rounded_once(OP, [self, other], |[x, y]| turned(x, -1)?.mul(&turned(y, -2)?)?.sub(&turned(x, -2)?.mul(&turned(y, -1)?)?))
     }
 
     /// `[.., C r r, H, W]` -> `[.., C, H r, W r]`.
@@ -646,7 +647,7 @@ impl Tensor {
             ));
         }
         let half = len / 2;
-        self.narrow(dim, 0, half)?.mul(&self.narrow(dim, half as isize, half)?.sigmoid()?)
+        rounded_once("glu", [self], |[x]| x.narrow(dim, 0, half)?.mul(&x.narrow(dim, half as isize, half)?.sigmoid()?))
     }
 
     /// The sum over what broadcasting to this shape would have repeated in a tensor of `shape`.

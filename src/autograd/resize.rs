@@ -1,5 +1,6 @@
 //! Pictures in other sizes, one dimension after the other. Letters: N pictures, C channels.
 
+use super::halves::rounded_once;
 use super::windows::{Over, sizes};
 use crate::error::{Error, Result};
 use crate::ops::reduce::{KeepDim, expect_float};
@@ -72,25 +73,27 @@ impl Tensor {
             return Err(over.refused(&format!("align_corners with {mode:?}"), "pass false"));
         }
         let (counts, scales) = self.resized(over, size)?;
-        let mut out = self.clone();
-        for (i, (count, scale)) in counts.into_iter().zip(scales).enumerate() {
-            let (dim, len) = (over.first() + i, over.lens()[i]);
-            let step = match (align_corners, scale) {
-                (true, _) if count > 1 => (len - 1) as f32 / (count - 1) as f32,
-                (true, _) => 0.0,
-                (false, Some(scale)) => (1.0 / scale) as f32,
-                (false, None) => len as f32 / count as f32,
-            };
-            let places = Places { len, count, step, align_corners };
-            out = match mode {
-                InterpolateMode::Area => out.means_of_parts(dim, count)?,
-                InterpolateMode::Nearest => out.pick(dim, &places.nearest(0.0))?,
-                InterpolateMode::NearestExact => out.pick(dim, &places.nearest(0.5))?,
-                InterpolateMode::Linear => out.mixed(dim, count, &places.linear())?,
-                InterpolateMode::Bicubic => out.mixed(dim, count, &places.cubic())?,
-            };
-        }
-        Ok(out)
+        rounded_once(OP, [self], |[x]| {
+            let mut out = x.clone();
+            for (i, (count, scale)) in counts.iter().copied().zip(scales.iter().copied()).enumerate() {
+                let (dim, len) = (over.first() + i, over.lens()[i]);
+                let step = match (align_corners, scale) {
+                    (true, _) if count > 1 => (len - 1) as f32 / (count - 1) as f32,
+                    (true, _) => 0.0,
+                    (false, Some(scale)) => (1.0 / scale) as f32,
+                    (false, None) => len as f32 / count as f32,
+                };
+                let places = Places { len, count, step, align_corners };
+                out = match mode {
+                    InterpolateMode::Area => out.means_of_parts(dim, count)?,
+                    InterpolateMode::Nearest => out.pick(dim, &places.nearest(0.0))?,
+                    InterpolateMode::NearestExact => out.pick(dim, &places.nearest(0.5))?,
+                    InterpolateMode::Linear => out.mixed(dim, count, &places.linear())?,
+                    InterpolateMode::Bicubic => out.mixed(dim, count, &places.cubic())?,
+                };
+            }
+            Ok(out)
+        })
     }
 
     /// The lengths of the result, and the factors that places follow from.

@@ -1,5 +1,6 @@
 //! Running sums, products, extremes along a dimension, differences of neighbours, and integrals by trapezoids.
 
+use super::halves::rounded_once;
 use super::methods::cat;
 use super::record::record_unary;
 use super::rules;
@@ -56,11 +57,12 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn logcumsumexp(&self, dim: isize) -> Result<Tensor> {
-        expect_float("logcumsumexp", self)?;
-        let out = ops::scan::logcumsumexp(self, dim, Direction::Forward)?;
-        let kept = out.clone();
-        record_unary("logcumsumexp", self, &[self, &kept], out, move |b| {
-            rules::scan::logcumsumexp_rule(b.saved(0), b.saved(1), b.grad(), dim)
+        const OP: &str = "logcumsumexp";
+        expect_float(OP, self)?;
+        rounded_once(OP, [self], |[x]| {
+            let out = ops::scan::logcumsumexp(x, dim, Direction::Forward)?;
+            let kept = out.clone();
+            record_unary(OP, x, &[x, &kept], out, move |b| rules::scan::logcumsumexp_rule(b.saved(0), b.saved(1), b.grad(), dim))
         })
     }
 
@@ -140,13 +142,16 @@ impl Tensor {
             return Ok(self.clone());
         }
         let joined: Vec<&Tensor> = prepend.into_iter().chain([self]).chain(append).collect();
-        let mut x = if joined.len() == 1 { self.clone() } else { cat(&joined, dim)? };
-        for _ in 0..n.unsigned_abs().min(x.shape()[at]) {
-            let len = x.shape()[at].saturating_sub(1);
-            let (before, after) = (x.narrow(dim, 0, len)?, x.narrow(dim, (x.shape()[at] - len) as isize, len)?);
-            x = if x.dtype() == DType::Bool { after.logical_xor(&before)? } else { after.sub(&before)? };
-        }
-        Ok(x)
+        let joined = if joined.len() == 1 { self.clone() } else { cat(&joined, dim)? };
+        rounded_once(OP, [&joined], |[x]| {
+            let mut x = x.clone();
+            for _ in 0..n.unsigned_abs().min(x.shape()[at]) {
+                let len = x.shape()[at].saturating_sub(1);
+                let (before, after) = (x.narrow(dim, 0, len)?, x.narrow(dim, (x.shape()[at] - len) as isize, len)?);
+                x = if x.dtype() == DType::Bool { after.logical_xor(&before)? } else { after.sub(&before)? };
+            }
+            Ok(x)
+        })
     }
 
     /// Integral of self along `dim` by trapezoids of width `dx`.
@@ -160,7 +165,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn trapezoid(&self, dx: f64, dim: isize) -> Result<Tensor> {
-        self.neighbour_sums(dim)?.sum(&[dim], KeepDim::Drop)?.mul_scalar(dx / 2.0)
+        rounded_once("trapezoid", [self], |[y]| y.neighbour_sums(dim)?.sum(&[dim], KeepDim::Drop)?.mul_scalar(dx / 2.0))
     }
 
     /// Integral of self along `dim` by trapezoids between the places `x`: a vector along `dim`, or of a shape that broadcasts
@@ -176,19 +181,22 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn trapezoid_at(&self, x: &Tensor, dim: isize) -> Result<Tensor> {
-        let sums = self.neighbour_sums(dim)?;
-        let at = resolve_dim("trapezoid", dim, self.rank())?;
-        let widths = match x.rank() {
-            1 => {
-                let mut shape = vec![1; self.rank()];
-                shape[at] = -1;
-                x.diff(1, 0, None, None)?.reshape(&shape)?
-            }
-            // Counted from the back, where shapes are aligned.
-            _ => x.diff(1, at as isize - self.rank() as isize, None, None)?,
-        };
-        let areas = sums.mul(&widths).map_err(|error| error.of("trapezoid"))?;
-        areas.sum(&[at as isize - self.rank() as isize], KeepDim::Drop)?.mul_scalar(0.5)
+        const OP: &str = "trapezoid";
+        rounded_once(OP, [self, x], |[y, x]| {
+            let sums = y.neighbour_sums(dim)?;
+            let at = resolve_dim(OP, dim, y.rank())?;
+            let widths = match x.rank() {
+                1 => {
+                    let mut shape = vec![1; y.rank()];
+                    shape[at] = -1;
+                    x.diff(1, 0, None, None)?.reshape(&shape)?
+                }
+                // Counted from the back, where shapes are aligned.
+                _ => x.diff(1, at as isize - y.rank() as isize, None, None)?,
+            };
+            let areas = sums.mul(&widths).map_err(|error| error.of(OP))?;
+            areas.sum(&[at as isize - y.rank() as isize], KeepDim::Drop)?.mul_scalar(0.5)
+        })
     }
 
     /// Each element of `dim` plus the one before.

@@ -60,11 +60,16 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scatter(&self, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-        const OP: &str = "scatter";
-        same_dtype(OP, self, src)?;
-        let Some(parts) = Parts::of(OP, self, dim, index, src)? else { return self.positive() };
+        self.scattered("scatter", dim, index, src)
+    }
+
+    /// [`Tensor::scatter`] for the operation `op`.
+    #[track_caller]
+    fn scattered(&self, op: &'static str, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+        same_dtype(op, self, src)?;
+        let Some(parts) = Parts::of(op, self, dim, index, src)? else { return self.positive() };
         let Parts { own, dim, index, src } = parts;
-        let mut last = last_positions(OP, &index, dim as isize, own.shape()[dim])?;
+        let mut last = last_positions(op, &index, dim as isize, own.shape()[dim])?;
         let mut chosen = src.take_positions(dim as isize, &before(&last)?)?;
         if last.shape() != own.shape() {
             // Nothing is written behind the index.
@@ -105,7 +110,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scatter_add(&self, dim: isize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
-        self.combine("scatter_add", dim, index, src, ops::scatter::scatter_add, rules::scatter::scatter_add)
+        self.combine("scatter_add", dim, index, src, SUMS)
     }
 
     /// This tensor, where places that the index names hold what `reduce` makes of the elements that come to them; places and shapes as
@@ -137,51 +142,43 @@ impl Tensor {
         let base = match own {
             Own::Included => self.clone(),
             Own::Excluded => {
-                let named = self.full_like(0)?.scatter_value(dim, index, 1).map_err(|error| error.of(OP))?;
+                let ones = ops::copy::full(self.device(), index.shape(), 1, self.dtype())?;
+                let named = self.full_like(0)?.scattered(OP, dim, index, &ones)?;
                 self.masked_fill(&named, start)?
             }
         };
-        let extreme = rules::scatter::scatter_extreme;
+        let extremes = |kernel| Combining { kernel, rule: rules::scatter::scatter_extreme, saves: Saves::All };
         match reduce {
-            ScatterReduce::Sum => base.scatter_add(dim, index, src).map_err(|error| error.of(OP)),
+            ScatterReduce::Sum => base.combine(OP, dim, index, src, SUMS),
             ScatterReduce::Mean => {
-                let sum = base.scatter_add(dim, index, src).map_err(|error| error.of(OP))?;
+                let sum = base.combine(OP, dim, index, src, SUMS)?;
                 let of = |shape: &[usize], value: i32| ops::copy::full(self.device(), shape, value, DType::I32);
                 let counted = of(self.shape(), i32::from(own == Own::Included))?;
-                let count = counted.scatter_add(dim, index, &of(index.shape(), 1)?)?.clamp(1, i32::MAX)?;
+                let count = counted.combine(OP, dim, index, &of(index.shape(), 1)?, SUMS)?.clamp(1, i32::MAX)?;
                 match self.dtype().is_float() {
                     // In f32, which holds counts that halves do not.
                     true => sum.div(&count.to_dtype(DType::F32)?)?.to_dtype(self.dtype()),
                     false => sum.div_floor(&count.to_dtype(self.dtype())?),
                 }
             }
-            ScatterReduce::Prod => base.combine(OP, dim, index, src, ops::scatter::scatter_prod, rules::scatter::scatter_prod),
-            ScatterReduce::Amax => base.combine(OP, dim, index, src, ops::scatter::scatter_amax, extreme),
-            ScatterReduce::Amin => base.combine(OP, dim, index, src, ops::scatter::scatter_amin, extreme),
+            ScatterReduce::Prod => base.combine(OP, dim, index, src, PRODUCTS),
+            ScatterReduce::Amax => base.combine(OP, dim, index, src, extremes(ops::scatter::scatter_amax)),
+            ScatterReduce::Amin => base.combine(OP, dim, index, src, extremes(ops::scatter::scatter_amin)),
         }
     }
 
-    /// A kernel that combines by index, with a rule over self, index, elements and result (of `scatter_add`: over the index).
     #[track_caller]
-    fn combine(
-        &self,
-        op: &'static str,
-        dim: isize,
-        index: &Tensor,
-        src: &Tensor,
-        kernel: fn(&Tensor, isize, &Tensor, &Tensor) -> Result<Tensor>,
-        rule: fn(&super::graph::Backward<'_>, isize) -> Result<Grads>,
-    ) -> Result<Tensor> {
+    fn combine(&self, op: &'static str, dim: isize, index: &Tensor, src: &Tensor, by: Combining) -> Result<Tensor> {
         same_dtype(op, self, src)?;
         let Some(parts) = Parts::of(op, self, dim, index, src)? else { return self.positive() };
         let Parts { own, dim, index, src } = parts;
         // The kernel passes over indices out of range: this reports them.
         last_positions(op, &index, dim as isize, own.shape()[dim])?;
-        let out = kernel(&own, dim as isize, &index, &src)?;
+        let out = (by.kernel)(&own, dim as isize, &index, &src).map_err(|error| error.of(op))?;
         let kept = out.clone();
         let all: [&Tensor; 4] = [&own, &index, &src, &kept];
-        let saved = if op == "scatter_add" { &all[1..2] } else { &all[..] };
-        let out = record(op, &[&own, &src], saved, out, move |ctx| rule(ctx, dim as isize))?;
+        let saved = if by.saves == Saves::Index { &all[1..2] } else { &all[..] };
+        let out = record(op, &[&own, &src], saved, out, move |ctx| (by.rule)(ctx, dim as isize))?;
         like(self, out)
     }
 
@@ -359,6 +356,26 @@ impl Tensor {
         source.embedding(&before(&last)?)?.where_(&last.unsqueeze(1)?, self)
     }
 }
+
+/// A kernel that combines by index, and its rule.
+#[derive(Clone, Copy)]
+struct Combining {
+    kernel: fn(&Tensor, isize, &Tensor, &Tensor) -> Result<Tensor>,
+    rule: fn(&super::graph::Backward<'_>, isize) -> Result<Grads>,
+    saves: Saves,
+}
+
+/// What the rule reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Saves {
+    Index,
+    /// Self, index, elements and result.
+    All,
+}
+
+const SUMS: Combining = Combining { kernel: ops::scatter::scatter_add, rule: rules::scatter::scatter_add, saves: Saves::Index };
+const PRODUCTS: Combining =
+    Combining { kernel: ops::scatter::scatter_prod, rule: rules::scatter::scatter_prod, saves: Saves::All };
 
 /// Operands of a scatter: of at least one dimension, and elements only where there is an index.
 struct Parts {

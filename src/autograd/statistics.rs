@@ -2,6 +2,7 @@
 //!
 //! Most are put together from other methods, whose gradients they have.
 
+use super::halves::rounded_once;
 use super::methods::resolved;
 use super::record::record_unary;
 use super::rules;
@@ -226,7 +227,7 @@ impl Tensor {
     pub fn nanmean(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         expect_float("nanmean", self)?;
         let count = self.isnan()?.logical_not()?.sum(dims, keep).map_err(|error| error.of("nanmean"))?;
-        self.nansum(dims, keep)?.div(&count)
+        rounded_once("nanmean", [self], |[x]| x.nansum(dims, keep)?.div(&count))
     }
 
     /// Variance over `dims`: the sum of (x - mean)^2, divided by the number of elements less `correction` (PyTorch's default
@@ -242,7 +243,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn var(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<Tensor> {
-        Ok(self.moments("var", dims, correction, keep)?.0)
+        self.moments("var", dims, correction, keep)?.0.to_dtype(self.dtype())
     }
 
     /// Standard deviation over `dims`: the square root of [`Tensor::var`]. Where it is 0, so is its gradient.
@@ -257,7 +258,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn std(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<Tensor> {
-        Ok(self.deviation("std", dims, correction, keep)?.0)
+        self.deviation("std", dims, correction, keep)?.0.to_dtype(self.dtype())
     }
 
     /// ([`Tensor::var`], [`Tensor::mean`]).
@@ -274,7 +275,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn var_mean(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
-        self.moments("var_mean", dims, correction, keep)
+        let (var, mean) = self.moments("var_mean", dims, correction, keep)?;
+        Ok((var.to_dtype(self.dtype())?, mean.to_dtype(self.dtype())?))
     }
 
     /// ([`Tensor::std`], [`Tensor::mean`]).
@@ -291,7 +293,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn std_mean(&self, dims: &[isize], correction: f64, keep: KeepDim) -> Result<(Tensor, Tensor)> {
-        self.deviation("std_mean", dims, correction, keep)
+        let (std, mean) = self.deviation("std_mean", dims, correction, keep)?;
+        Ok((std.to_dtype(self.dtype())?, mean.to_dtype(self.dtype())?))
     }
 
     #[track_caller]
@@ -305,7 +308,7 @@ impl Tensor {
         let squares = x.sub(&mean)?.square()?.sum(dims, keep)?;
         let var = squares.mul_scalar(1.0 / (count as f64 - correction).max(0.0))?;
         let shape = signed(var.shape());
-        Ok((var.to_dtype(self.dtype())?, mean.reshape(&shape)?.to_dtype(self.dtype())?))
+        Ok((var, mean.reshape(&shape)?))
     }
 
     #[track_caller]
@@ -332,9 +335,11 @@ impl Tensor {
         const OP: &str = "logsumexp";
         let over = resolved(OP, dims, self.rank())?;
         let x = if self.dtype().is_float() { self.clone() } else { self.to_dtype(DType::F32)? };
-        let out = ops::reduce::logsumexp(&x.detach(), dims, keep)?;
-        let kept = out.clone();
-        record_unary(OP, &x, &[&x, &kept], out, move |b| rules::reduce::logsumexp_rule(b.saved(0), b.saved(1), b.grad(), &over))
+        rounded_once(OP, [&x], |[x]| {
+            let out = ops::reduce::logsumexp(&x.detach(), dims, keep)?;
+            let (kept, over) = (out.clone(), over.clone());
+            record_unary(OP, x, &[x, &kept], out, move |b| rules::reduce::logsumexp_rule(b.saved(0), b.saved(1), b.grad(), &over))
+        })
     }
 
     /// The p-norm over `dims`: (sum of |x|^p)^(1/p), the largest or smallest |x| where `p` is an infinity, the number of elements
@@ -383,7 +388,7 @@ impl Tensor {
                 "pass two dimensions that differ",
             ));
         }
-        let x = self.detach().movedim(&[first as isize, second as isize], &[-2, -1])?;
+        let x = self.detach().to_dtype(DType::F32)?.movedim(&[first as isize, second as isize], &[-2, -1])?;
         let size = ops::reduce::norm(&x, 2.0, &[-2, -1], KeepDim::Keep)?.clamp(f64::from(f32::MIN_POSITIVE), f64::INFINITY)?;
         let mut factor = x.div(&size)?;
         // A singular value s becomes (3 s - s^3) / 2: half as much again while it is small, 1 to all digits in the end.
@@ -396,7 +401,7 @@ impl Tensor {
             factor = factor.mul_scalar(1.5)?.sub(&cube.mul_scalar(0.5)?)?;
         }
         let factor = factor.movedim(&[-2, -1], &[first as isize, second as isize])?;
-        self.mul(&factor)?.sum(&[first as isize, second as isize], keep)
+        rounded_once(OP, [self], |[x]| x.mul(&factor)?.sum(&[first as isize, second as isize], keep))
     }
 
     /// [`Tensor::norm`] of all elements of self - other, broadcast.
@@ -411,7 +416,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
-        self.sub(other).map_err(|error| error.of("dist"))?.norm_of("dist", p, &[], KeepDim::Drop)
+        const OP: &str = "dist";
+        rounded_once(OP, [self, other], |[x, y]| x.sub(y).map_err(|error| error.of(OP))?.norm_of(OP, p, &[], KeepDim::Drop))
     }
 
     /// The p-norms of the differences of all rows of self `[.., P, M]` and of `other` `[.., R, M]` -> `[.., P, R]`; what stands before
@@ -432,10 +438,12 @@ impl Tensor {
             let fact = format!("shapes {:?} and {:?}, p {p}", self.shape(), other.shape());
             return Err(Error::shape(OP, fact, "pass tensors [.., P, M] and [.., R, M], and a p of at least 0"));
         }
-        let apart = self.unsqueeze(-2)?.sub(&other.unsqueeze(-3)?).map_err(|error| error.of(OP))?;
         // The largest of nothing: no coordinates are no distance.
-        let p = if apart.shape().last() == Some(&0) { 1.0 } else { p };
-        apart.norm_of(OP, p, &[-1], KeepDim::Drop)
+        let p = if self.shape().last() == Some(&0) { 1.0 } else { p };
+        rounded_once(OP, [self, other], |[x, y]| {
+            let apart = x.unsqueeze(-2)?.sub(&y.unsqueeze(-3)?).map_err(|error| error.of(OP))?;
+            apart.norm_of(OP, p, &[-1], KeepDim::Drop)
+        })
     }
 
     #[track_caller]
@@ -458,7 +466,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn normalize(&self, p: f64, dim: isize, eps: f64) -> Result<Tensor> {
-        self.div(&self.norm_of("normalize", p, &[dim], KeepDim::Keep)?.clamp(eps, f64::INFINITY)?)
+        const OP: &str = "normalize";
+        rounded_once(OP, [self], |[x]| x.div(&x.norm_of(OP, p, &[dim], KeepDim::Keep)?.clamp(eps, f64::INFINITY)?))
     }
 
     /// The cosine of the angle between self and `other` along `dim`, broadcast; norms below `eps` count as `eps`.
@@ -483,7 +492,7 @@ impl Tensor {
             let before = norm.detach();
             x.div(&norm.add(&before.clamp(eps, f64::INFINITY)?.sub(&before)?)?)
         };
-        unit(self)?.mul(&unit(other)?)?.sum(&[dim], KeepDim::Drop)
+        rounded_once(OP, [self, other], |[x, y]| unit(x)?.mul(&unit(y)?)?.sum(&[dim], KeepDim::Drop))
     }
 
     /// Sum of the diagonal of a matrix.

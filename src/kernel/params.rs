@@ -162,6 +162,14 @@ params! {
         s: u32,
         /// Step, the bits of an `elem`.
         t: u32,
+        /// Elements before these, of the same range.
+        first: u32,
+        /// Unused.
+        pad: u32,
+        /// Unused.
+        pad2: u32,
+        /// Unused.
+        pad3: u32,
     }
 
     /// One stage of a reduction over the middle of `[outer, n, inner]`; strides and offsets in items.

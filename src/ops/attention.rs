@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 use crate::memory::Category;
 use crate::ops::matmul::product_into;
 use crate::ops::softmax::{Rows, rows_into};
+use crate::ops::{copy, expect_dtype};
 use crate::tensor::Tensor;
 
 /// Which keys a query may see.
@@ -18,10 +19,17 @@ pub enum Mask {
 }
 
 /// softmax(q k^T / sqrt(D)) v; q `[B,H,T,D]`, k and v `[B,H,S,D]`, any strides. Returns (out `[B,H,T,D]` laid out as `[B,T,H,D]`
-/// in memory so that the caller's transpose(1, 2) is contiguous, probs `[B,H,T,S]` for the backward pass).
+/// in memory so that the caller's transpose(1, 2) is contiguous, probs `[B,H,T,S]` for the backward pass). Of halves out is rounded
+/// once, and probs are f32.
 #[track_caller]
 pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Mask) -> Result<(Tensor, Tensor)> {
     const OP: &str = "scaled_dot_product_attention";
+    if let half @ (DType::F16 | DType::BF16) = q.dtype() {
+        expect_dtype(OP, k, half)?;
+        expect_dtype(OP, v, half)?;
+        let (out, probs) = scaled_dot_product_attention(&wide(q)?, &wide(k)?, &wide(v)?, mask)?;
+        return Ok((rounded(&out, half)?, probs));
+    }
     let [batch, heads, t, s, d] = shapes(OP, q, k, v)?;
     let probs = Tensor::empty_as(OP, q.device(), &[batch, heads, t, s], DType::F32, Category::Temporary)?;
     let out = by_position(OP, q, [batch, heads, t, d])?;
@@ -45,6 +53,10 @@ pub fn scaled_dot_product_attention_backward(
     dout: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     const OP: &str = "scaled_dot_product_attention_backward";
+    if let half @ (DType::F16 | DType::BF16) = q.dtype() {
+        let (dq, dk, dv) = scaled_dot_product_attention_backward(&wide(q)?, &wide(k)?, &wide(v)?, probs, &wide(dout)?)?;
+        return Ok((rounded(&dq, half)?, rounded(&dk, half)?, rounded(&dv, half)?));
+    }
     let [batch, heads, t, s, d] = shapes(OP, q, k, v)?;
     if dout.shape() != q.shape() || probs.shape() != [batch, heads, t, s] || !probs.is_contiguous() {
         return Err(Error::shape(
@@ -75,6 +87,18 @@ pub fn scaled_dot_product_attention_backward(
     product_into(OP, &dscores, k, &dq)?;
     product_into(OP, &transposed(&dscores), q, &dk)?;
     Ok((dq, dk, dv))
+}
+
+#[track_caller]
+fn wide(x: &Tensor) -> Result<Tensor> {
+    copy::to_dtype(x, DType::F32)
+}
+
+/// `[B, H, T, D]` that lies as `[B, T, H, D]`, as halves that lie so too.
+#[track_caller]
+fn rounded(x: &Tensor, half: DType) -> Result<Tensor> {
+    let x = copy::to_dtype(&x.with_layout(x.layout().transpose(1, 2)), half)?;
+    Ok(x.with_layout(x.layout().transpose(1, 2)))
 }
 
 /// `[B, H, T, S, D]`.

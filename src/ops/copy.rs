@@ -8,6 +8,7 @@ use crate::kernel::params::Arange;
 use crate::layout::resolve_dim;
 use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index, map, run, scalar_bits};
+use crate::ops::windows::write_in_order;
 use crate::ops::{expect_same_device, launch};
 use crate::stream::Origin;
 use crate::tensor::Tensor;
@@ -116,8 +117,11 @@ pub fn arange_from(
     if len > 0 {
         let kernel = Kernel::arange.form(0);
         let (s, t) = (scalar_bits(OP, start, dtype)?, scalar_bits(OP, step, dtype)?);
-        let params = Arange { len: index(OP, len)?, out_offset: 0, s, t };
-        launch(OP, kernel, dtype, &[&out], &params, grid_for(OP, kernel, len)?)?;
+        write_in_order(OP, &out, |out, before| {
+            let (len, out_offset) = (index(OP, out.len())?, index(OP, out.layout().offset())?);
+            let params = Arange { len, out_offset, s, t, first: index(OP, before)?, pad: 0, pad2: 0, pad3: 0 };
+            launch(OP, kernel, dtype, &[out], &params, grid_for(OP, kernel, out.len())?)
+        })?;
     }
     Ok(out)
 }

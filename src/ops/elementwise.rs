@@ -144,10 +144,7 @@ pub(crate) fn refuse_expanded(op: &'static str, out: &Tensor) -> Result<()> {
 /// elements lie in the first and the last one.
 fn owns_its_words(out: &Tensor) -> bool {
     let (dtype, layout) = (out.dtype(), out.layout());
-    // The storage of new tensors ends with the word of the last element.
-    let end = (layout.end() * dtype.size()).next_multiple_of(4) as u64;
-    let whole = layout.end().is_multiple_of(dtype.per_word()) || end == out.storage.size();
-    dtype.per_word() == 1 || (out.is_contiguous() && layout.offset().is_multiple_of(4) && whole)
+    dtype.per_word() == 1 || (out.is_contiguous() && layout.offset().is_multiple_of(4) && out.owns_last_word())
 }
 
 /// [`run`] into a view whose words hold other elements too: through a new tensor, whose elements are then put in their places.

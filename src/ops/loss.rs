@@ -11,11 +11,16 @@ use crate::ops::unary::{add_scalar, clamp, log, log1p, neg};
 use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce};
 use crate::tensor::Tensor;
 
-/// (mean loss 0-d, logsumexp `[N]`) of logits `[N, V]` against targets `[N]` (i32). The mean of no rows is NaN.
+/// (mean loss 0-d, logsumexp `[N]`) of logits `[N, V]` against targets `[N]` (i32). The mean of no rows is NaN. The loss of halves
+/// is rounded once, and logsumexp is f32.
 /// A target outside 0..V is reported at the next synchronising call.
 #[track_caller]
 pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
     const OP: &str = "cross_entropy";
+    if let half @ (DType::F16 | DType::BF16) = logits.dtype() {
+        let (loss, lse) = cross_entropy(&copy::to_dtype(logits, DType::F32)?, targets)?;
+        return Ok((copy::to_dtype(&loss, half)?, lse));
+    }
     let (n, v) = check(OP, logits, targets)?;
     let empty = |shape: &[usize]| Tensor::empty_as(OP, logits.device(), shape, DType::F32, Category::Temporary);
     let (losses, lse) = (empty(&[n])?, empty(&[n])?);
@@ -40,6 +45,10 @@ pub fn cross_entropy(logits: &Tensor, targets: &Tensor) -> Result<(Tensor, Tenso
 #[track_caller]
 pub fn cross_entropy_backward(logits: &Tensor, targets: &Tensor, logsumexp: &Tensor, dloss: &Tensor) -> Result<Tensor> {
     const OP: &str = "cross_entropy_backward";
+    if let half @ (DType::F16 | DType::BF16) = logits.dtype() {
+        let wide = |x: &Tensor| copy::to_dtype(x, DType::F32);
+        return copy::to_dtype(&cross_entropy_backward(&wide(logits)?, targets, logsumexp, &wide(dloss)?)?, half);
+    }
     let (n, v) = check(OP, logits, targets)?;
     expect_dtype(OP, dloss, DType::F32)?;
     if dloss.len() != 1 || logsumexp.len() != n {

@@ -14,10 +14,16 @@ use crate::tensor::Tensor;
 
 /// (y, mean, rstd): y = (x - mean) * rstd * weight + bias over the last dimension; mean and rstd `[R]`, for the backward pass.
 ///
-/// x `[.., C]`, weight and bias `[C]`; rstd = 1 / sqrt(variance + eps) with the biased variance, as in PyTorch.
+/// x `[.., C]`, weight and bias `[C]`; rstd = 1 / sqrt(variance + eps) with the biased variance, as in PyTorch. Of halves y is
+/// rounded once, and mean and rstd are f32.
 #[track_caller]
 pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<(Tensor, Tensor, Tensor)> {
     const OP: &str = "layer_norm";
+    if let half @ (DType::F16 | DType::BF16) = x.dtype() {
+        let [weight, bias] = [wide(weight)?, wide(bias)?];
+        let (out, mean, rstd) = layer_norm(&copy::to_dtype(x, DType::F32)?, weight.as_ref(), bias.as_ref(), eps)?;
+        return Ok((copy::to_dtype(&out, half)?, mean, rstd));
+    }
     let (rows, c) = rows_of(OP, x)?;
     let x = copy::contiguous(x)?;
     let weight = vector(OP, &x, weight, c)?;
@@ -47,7 +53,8 @@ pub fn layer_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, ep
     Ok((out, mean, rstd))
 }
 
-/// (dx, dweight, dbias) of [`layer_norm`]; the last two only where wanted. `sum`, another gradient of x, is added to dx.
+/// (dx, dweight, dbias) of [`layer_norm`], in the type of x; the last two only where wanted. `sum`, another gradient of x, is added
+/// to dx.
 #[track_caller]
 #[allow(clippy::too_many_arguments)]
 pub fn layer_norm_backward(
@@ -61,6 +68,14 @@ pub fn layer_norm_backward(
     want_bias: bool,
 ) -> Result<(Tensor, Option<Tensor>, Option<Tensor>)> {
     const OP: &str = "layer_norm_backward";
+    if let half @ (DType::F16 | DType::BF16) = x.dtype() {
+        let [x, dy] = [copy::to_dtype(x, DType::F32)?, copy::to_dtype(dy, DType::F32)?];
+        let [sum, weight] = [wide(sum)?, wide(weight)?];
+        let (dx, dweight, dbias) =
+            layer_norm_backward(&dy, sum.as_ref(), &x, weight.as_ref(), mean, rstd, want_weight, want_bias)?;
+        let halved = |grad: Option<Tensor>| grad.map(|grad| copy::to_dtype(&grad, half)).transpose();
+        return Ok((copy::to_dtype(&dx, half)?, halved(dweight)?, halved(dbias)?));
+    }
     let (rows, c) = rows_of(OP, x)?;
     for grad in [Some(dy), sum].into_iter().flatten() {
         if grad.shape() != x.shape() {
@@ -179,6 +194,12 @@ fn weight_gradients(
     };
     let [weight, bias] = parts;
     Ok((finish(weight, wanted[0])?, finish(bias, wanted[1])?))
+}
+
+/// An operand in f32.
+#[track_caller]
+fn wide(x: Option<&Tensor>) -> Result<Option<Tensor>> {
+    x.map(|x| copy::to_dtype(x, DType::F32)).transpose()
 }
 
 /// (R, C) of x `[.., C]`.

@@ -14,6 +14,7 @@ use crate::kernel::params::{Check, Random};
 use crate::kernel::{Kernel, grid};
 use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index, per_invocation, refuse_expanded};
+use crate::ops::windows::write_in_order;
 use crate::ops::{copy, generator, launch};
 use crate::tensor::Tensor;
 
@@ -133,30 +134,32 @@ impl Distribution {
     /// [`Distribution::fill_`] of a contiguous tensor of the type that is drawn.
     #[track_caller]
     fn fill_words(self, out: &Tensor) -> Result<()> {
-        let (op, device, len) = (self.op, out.device(), out.len());
-        if len == 0 {
+        let (op, device) = (self.op, out.device());
+        if out.is_empty() {
             return Ok(());
         }
-        let fours = len.div_ceil(4);
-        let (len, out_offset) = (index(op, len)?, index(op, out.layout().offset())?);
-        let state = generator::take(device, fours as u64)?;
+        let state = generator::take(device, out.len().div_ceil(4) as u64)?;
         let kernel = self.kernel.form(0);
-        let rounds = grid::rounds(out.len(), kernel.form().constant("WG"), device.class().is_cpu());
-        let params = Random {
-            len,
-            rounds,
-            counter_low: state.offset as u32,
-            counter_high: (state.offset >> 32) as u32,
-            seed_low: state.seed as u32,
-            seed_high: (state.seed >> 32) as u32,
-            s: self.s,
-            t: self.t,
-            out_offset,
-            shift: self.shift,
-            limit: self.limit,
-            zero: 0,
-        };
-        launch(op, kernel, self.draws, &[out], &params, grid_for(op, kernel, fours.div_ceil(rounds as usize))?)
+        write_in_order(op, out, |out, before| {
+            let counter = state.offset.wrapping_add(before as u64 / 4);
+            let rounds = grid::rounds(out.len(), kernel.form().constant("WG"), device.class().is_cpu());
+            let params = Random {
+                len: index(op, out.len())?,
+                rounds,
+                counter_low: counter as u32,
+                counter_high: (counter >> 32) as u32,
+                seed_low: state.seed as u32,
+                seed_high: (state.seed >> 32) as u32,
+                s: self.s,
+                t: self.t,
+                out_offset: index(op, out.layout().offset())?,
+                shift: self.shift,
+                limit: self.limit,
+                zero: 0,
+            };
+            let jobs = out.len().div_ceil(4).div_ceil(rounds as usize);
+            launch(op, kernel, self.draws, &[out], &params, grid_for(op, kernel, jobs)?)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::kernel::params::{Index, Sort};
 use crate::memory::Category;
-use crate::ops::copy::{contiguous, full};
+use crate::ops::copy::{contiguous, full, to_dtype};
 use crate::ops::elementwise::{grid_for, index};
 use crate::ops::{expect_dtype, expect_same_device, launch};
 use crate::tensor::Tensor;
@@ -75,6 +75,9 @@ pub fn argsort(x: &Tensor, order: Order) -> Result<Tensor> {
 pub fn searchsorted(op: &'static str, sorted: &Tensor, values: &Tensor, side: Side) -> Result<Tensor> {
     expect_same_device(op, &[sorted, values])?;
     expect_dtype(op, values, sorted.dtype())?;
+    if let DType::F16 | DType::BF16 = sorted.dtype() {
+        return searchsorted(op, &to_dtype(sorted, DType::F32)?, &to_dtype(values, DType::F32)?, side);
+    }
     let kernel = if sorted.dtype().is_float() { Kernel::searchsorted } else { Kernel::searchsorted_integer };
     crate::ops::elementwise::check_dtype(op, kernel, sorted.dtype())?;
     let lines = |x: &Tensor| x.shape().split_last().map(|(_, outer)| outer.to_vec());

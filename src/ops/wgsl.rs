@@ -207,7 +207,7 @@ impl WgslKernel {
             format!("is not contiguous (shape {:?}, strides {:?})", tensor.shape(), tensor.layout().strides())
         } else if !is_bindable(tensor) {
             format!("begins at byte {} of its memory, which is no multiple of {ALIGNMENT}", first_byte(tensor))
-        } else if !owns_last_word(tensor) {
+        } else if !tensor.owns_last_word() {
             format!("ends in a word that holds elements of others too ({} elements of {})", tensor.len(), tensor.dtype())
         } else {
             return Ok(());
@@ -261,12 +261,6 @@ fn first_byte(tensor: &Tensor) -> u64 {
 /// True where the elements of a tensor can be bound as they lie.
 fn is_bindable(tensor: &Tensor) -> bool {
     tensor.is_contiguous() && first_byte(tensor).is_multiple_of(ALIGNMENT)
-}
-
-/// True where no other elements lie in the last word of a contiguous tensor. The storage of new tensors ends with that word.
-fn owns_last_word(tensor: &Tensor) -> bool {
-    let end = (tensor.layout().end() * tensor.dtype().size()) as u64;
-    end.is_multiple_of(4) || end.next_multiple_of(4) == tensor.storage.size()
 }
 
 /// True where two tensors may have elements, or words of packed elements, in common.

@@ -1,5 +1,5 @@
-//! Element-wise work on tensors of more bytes than the adapter lets a kernel see (`max_storage_buffer_binding_size`): in pieces, of
-//! each of which kernels see a window of every operand that is too large.
+//! Element-wise work, ranges and random numbers on tensors of more bytes than the adapter lets a kernel see
+//! (`max_storage_buffer_binding_size`): in pieces, of each of which kernels see a window of every operand that is too large.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 use crate::layout::{Dims, Layout, collapse};
-use crate::stream::BINDING_UNIT;
+use crate::stream::{BINDING_UNIT, Origin};
 use crate::tensor::{Storage, Tensor};
 
 /// Pieces begin at multiples of so many elements where a dimension is long enough: so words and `vec4`s stay whole.
@@ -35,6 +35,22 @@ pub(crate) fn pieces<const M: usize>(op: &'static str, operands: [&Tensor; M]) -
         }
     }
     Ok(done)
+}
+
+/// A contiguous tensor in row-major order, in pieces where it is too large: what `write` is told of each is a contiguous tensor and how
+/// many elements stand before it, a multiple of [`UNIT`].
+#[track_caller]
+pub(crate) fn write_in_order(op: &'static str, out: &Tensor, write: impl Fn(&Tensor, usize) -> Result<()>) -> Result<()> {
+    let _origin = Origin::enter();
+    if !out.storage.is_too_large() {
+        return write(out, 0);
+    }
+    let mut before = 0;
+    for [piece] in pieces(op, [out])? {
+        write(&piece, before)?;
+        before += piece.len();
+    }
+    Ok(())
 }
 
 /// Some of the elements: a shape, and where it starts in each operand.

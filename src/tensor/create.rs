@@ -39,7 +39,7 @@ impl Tensor {
         let size = bytes_of(layout.len(), dtype);
         let storage = match size {
             0 => Storage::empty(device.clone()),
-            _ => Storage::new(stream::allocate(device, size, label, category)?),
+            _ => Storage::new(stream::allocate(device, size, label, category)?, (layout.len() * dtype.size()) as u64),
         };
         Ok(Tensor { storage: Arc::new(storage), layout, dtype, grad_slot: None })
     }

@@ -122,7 +122,7 @@ impl Tensor {
         let tag = Tag { category: Category::Input, label: OP, location: Origin::line() };
         let storage = match size {
             0 => Storage::empty(device.clone()),
-            _ => Storage::new(interop::import(device, buffer, offset, size, tag)?),
+            _ => Storage::new(interop::import(device, buffer, offset, size, tag)?, (layout.len() * dtype.size()) as u64),
         };
         Ok(Tensor { storage: Arc::new(storage), layout, dtype, grad_slot: None })
     }

@@ -124,6 +124,12 @@ impl Tensor {
         Ok(())
     }
 
+    /// True where no other elements lie in the last word of a contiguous tensor.
+    pub(crate) fn owns_last_word(&self) -> bool {
+        let end = (self.layout.end() * self.dtype.size()) as u64;
+        end.is_multiple_of(4) || self.storage.ends_at(end)
+    }
+
     /// The same elements under another layout; the storage is shared, gradients are not.
     pub(crate) fn with_layout(&self, layout: Layout) -> Tensor {
         Tensor { storage: self.storage.clone(), layout, dtype: self.dtype, grad_slot: None }

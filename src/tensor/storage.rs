@@ -11,7 +11,8 @@ pub struct Storage(Kind);
 enum Kind {
     /// No bytes, so no block.
     Empty(Device),
-    Block(Memory),
+    /// A block, and the bytes of its elements: the rest of the last word is nobody's.
+    Block(Memory, u64),
     /// Some bytes of a block that is too large to be bound: (the storage with the block, offset, bytes).
     Window(Arc<Storage>, u64, u64),
 }
@@ -21,8 +22,9 @@ impl Storage {
         Storage(Kind::Empty(device))
     }
 
-    pub(crate) fn new(memory: Memory) -> Storage {
-        Storage(Kind::Block(memory))
+    /// Memory for elements of so many bytes in all.
+    pub(crate) fn new(memory: Memory, elements: u64) -> Storage {
+        Storage(Kind::Block(memory, elements))
     }
 
     /// `size` bytes of `whole` from `offset` on, for kernels.
@@ -34,7 +36,7 @@ impl Storage {
     pub fn device(&self) -> &Device {
         match &self.0 {
             Kind::Empty(device) => device,
-            Kind::Block(memory) => memory.device(),
+            Kind::Block(memory, _) => memory.device(),
             Kind::Window(whole, ..) => whole.device(),
         }
     }
@@ -48,7 +50,7 @@ impl Storage {
     pub(crate) fn memory(&self) -> Option<&Memory> {
         match &self.0 {
             Kind::Empty(_) => None,
-            Kind::Block(memory) => Some(memory),
+            Kind::Block(memory, _) => Some(memory),
             Kind::Window(whole, ..) => whole.memory(),
         }
     }
@@ -64,8 +66,17 @@ impl Storage {
     /// True where the adapter does not let a kernel see all of it.
     pub(crate) fn is_too_large(&self) -> bool {
         match &self.0 {
-            Kind::Block(memory) => memory.size() > memory.device().limits().max_storage_buffer_binding_size,
+            Kind::Block(memory, _) => memory.size() > memory.device().limits().max_storage_buffer_binding_size,
             _ => false,
+        }
+    }
+
+    /// True where no element begins at byte `end` or behind it.
+    pub(crate) fn ends_at(&self, end: u64) -> bool {
+        match &self.0 {
+            Kind::Empty(_) => true,
+            Kind::Block(_, elements) => end >= *elements,
+            Kind::Window(whole, offset, _) => whole.ends_at(offset + end),
         }
     }
 

@@ -36,6 +36,7 @@ mod memory_history;
 mod ops_elementwise;
 mod ops_index;
 mod ops_large;
+mod ops_longest;
 mod ops_matmul;
 mod ops_pictures;
 mod ops_reduce;

@@ -85,14 +85,15 @@ fn an_index_out_of_range_is_reported() {
 /// The error names what the program called, not the kernel that several operations share.
 #[test]
 fn an_index_out_of_range_names_its_operation() {
-    use linn::autograd::{Own, Put, ScatterReduce};
+    use linn::autograd::{ClassOptions, Own, Put, ScatterReduce};
     let device = open(DeviceOptions::default());
     let x = Tensor::from_slice(&device, &[3], &[1.0f32, 2.0, 3.0]).unwrap();
     let table = x.reshape(&[3, 1]).unwrap();
     let bad = Tensor::from_slice(&device, &[1], &[7i32]).unwrap();
     let one = x.narrow(0, 0, 1).unwrap();
     let row = one.reshape(&[1, 1]).unwrap();
-    let calls: [(&str, &dyn Fn() -> linn::Result<Tensor>); 13] = [
+    let reduce = |kind: ScatterReduce, own: Own| x.scatter_reduce(0, &bad, &one, kind, own);
+    let calls: [(&str, &dyn Fn() -> linn::Result<Tensor>); 20] = [
         ("embedding", &|| table.embedding(&bad)),
         ("gather", &|| x.gather(0, &bad)),
         ("index_select", &|| x.index_select(0, &bad)),
@@ -100,12 +101,19 @@ fn an_index_out_of_range_names_its_operation() {
         ("take_along_dim", &|| x.take_along_dim(&bad, 0)),
         ("scatter", &|| x.scatter(0, &bad, &one)),
         ("scatter_add", &|| x.scatter_add(0, &bad, &one)),
-        ("scatter_reduce", &|| x.scatter_reduce(0, &bad, &one, ScatterReduce::Amax, Own::Included)),
+        ("scatter_reduce", &|| reduce(ScatterReduce::Amax, Own::Included)),
+        ("scatter_reduce", &|| reduce(ScatterReduce::Sum, Own::Included)),
+        ("scatter_reduce", &|| reduce(ScatterReduce::Mean, Own::Included)),
+        ("scatter_reduce", &|| reduce(ScatterReduce::Prod, Own::Excluded)),
+        ("scatter_reduce", &|| reduce(ScatterReduce::Sum, Own::Excluded)),
         ("index_add", &|| x.index_add(0, &bad, &one, 1)),
         ("index_copy", &|| x.index_copy(0, &bad, &one)),
         ("index_fill", &|| x.index_fill(0, &bad, 1.0)),
         ("index_put", &|| x.index_put([&bad], &one, Put::Replace)),
         ("cross_entropy", &|| row.cross_entropy(&bad)),
+        ("cross_entropy", &|| row.cross_entropy_with(&bad, ClassOptions::default())),
+        ("nll_loss", &|| row.nll_loss(&bad, ClassOptions::default())),
+        ("nll_loss", &|| row.nll_loss(&bad, ClassOptions { weight: Some(&one), ..Default::default() })),
     ];
     for (name, call) in calls {
         call().unwrap();

@@ -33,7 +33,15 @@ fn bytes(x: &Tensor) -> Vec<u8> {
     }
 }
 
-/// Element-wise work and copies of tensors that no kernel sees whole, in windows: the same bits as where one does.
+/// Numbers by chance, and behind them the next ones of the generator.
+fn drawn(device: &Device, draw: fn(&Tensor) -> linn::Result<()>) -> linn::Result<Tensor> {
+    device.manual_seed(5)?;
+    let x = Tensor::empty(device, &[200_003], DType::F32)?;
+    draw(&x)?;
+    linn::autograd::cat(&[&x, &Tensor::rand(device, &[5])?], 0)
+}
+
+/// Element-wise work, copies, ranges and random numbers of tensors that no kernel sees whole, in windows: the same bits as where one does.
 #[test]
 fn tensors_beyond_the_binding_limit() {
     const N: usize = 200_003;
@@ -94,6 +102,25 @@ fn tensors_beyond_the_binding_limit() {
             x.where_(&x.gt(&y)?, &y)
         }),
         ("joined", |device| linn::autograd::cat(&[&filled(device, &[3, 40_001]), &filled(device, &[3, 30_000])], 1)),
+        ("arange", |device| Tensor::arange(device, N, DType::I32)?.mul_scalar(3)),
+        ("a range of floats", |device| Tensor::arange_between(device, -1.0, 1999.03, 0.01, DType::F32)),
+        ("linspace", |device| Tensor::linspace(device, -3.0, 4.5, N)),
+        ("uniform", |device| drawn(device, |x| x.uniform_(-1.0, 2.0))),
+        ("normal", |device| drawn(device, |x| x.normal_(1.0, 2.0))),
+        ("randint", |device| {
+            device.manual_seed(5)?;
+            Tensor::randint(device, -7, 100, &[3, 100_001])
+        }),
+        ("halves by chance", |device| {
+            device.manual_seed(5)?;
+            let x = Tensor::empty(device, &[300_007], DType::F16)?;
+            x.narrow(0, 1, 300_003)?.uniform_(0.0, 1.0)?;
+            x.narrow(0, 1, 300_003)?.contiguous()
+        }),
+        ("dropout", |device| {
+            device.manual_seed(5)?;
+            filled(device, &[N]).dropout(0.5)
+        }),
         ("cast", |device| filled(device, &[N]).mul_scalar(100.0)?.to_dtype(DType::I32)),
     ];
     let narrow = narrow();

@@ -1,5 +1,6 @@
 //! Element-wise functions of two tensors. A gradient is summed over whatever broadcasting repeated.
 
+use crate::autograd::halves::rounded_once;
 use crate::error::Result;
 use crate::ops::binary::{
     add, div, div_floor, div_trunc, eq, ge, gt, le, logical_or, lt, mul, pow, sub, where_, where_scalar, xlogy,
@@ -32,19 +33,23 @@ pub(crate) fn mul_a(b: &Tensor, g: &Tensor, shape: &[usize]) -> Result<Tensor> {
 
 /// y = a^b: da = g b a^(b - 1); 0 where b is 0
 pub(crate) fn pow_a(a: &Tensor, b: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let zero = full(b.device(), &[], 0.0, b.dtype())?;
-    let slope = mul(b, &pow(a, &add_scalar(b, -1.0)?)?)?;
-    let slope = where_(&eq(b, &zero)?, &zero, &slope)?;
-    to_shape(&mul(g, &slope)?, a.shape())
+    rounded_once("pow", [a, b, g], |[a, b, g]| {
+        let zero = full(b.device(), &[], 0.0, b.dtype())?;
+        let slope = mul(b, &pow(a, &add_scalar(b, -1.0)?)?)?;
+        let slope = where_(&eq(b, &zero)?, &zero, &slope)?;
+        to_shape(&mul(g, &slope)?, a.shape())
+    })
 }
 
 /// y = a^b: db = g y log a; 0 where a is 0 and b is not negative
 pub(crate) fn pow_b(a: &Tensor, b: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let zero = full(a.device(), &[], 0.0, a.dtype())?;
-    // y = 0 where a = 0 and b > 0, so only the product with log 0 has to be avoided; for b < 0 it is -inf, as it should be.
-    let slope = where_(&eq(y, &zero)?, &zero, &mul(y, &log(a)?)?)?;
-    let slope = where_(&eq(a, &zero)?, &where_(&lt(b, &zero)?, &slope, &zero)?, &slope)?;
-    to_shape(&mul(g, &slope)?, b.shape())
+    rounded_once("pow", [a, b, y, g], |[a, b, y, g]| {
+        let zero = full(a.device(), &[], 0.0, a.dtype())?;
+        // y = 0 where a = 0 and b > 0, so only the product with log 0 has to be avoided; for b < 0 it is -inf, as it should be.
+        let slope = where_(&eq(y, &zero)?, &zero, &mul(y, &log(a)?)?)?;
+        let slope = where_(&eq(a, &zero)?, &where_(&lt(b, &zero)?, &slope, &zero)?, &slope)?;
+        to_shape(&mul(g, &slope)?, b.shape())
+    })
 }
 
 /// Which of two elements an operation takes.

@@ -21,8 +21,8 @@ pub(crate) fn scatter_extreme(ctx: &Backward<'_>, dim: isize) -> Result<Grads> {
     let own = number(binary::eq(x, y)?)?;
     let hits = number(binary::eq(s, &index::gather(y, dim, at)?)?)?;
     let share = binary::div(ctx.grad(), &scatter::scatter_add(&own, dim, at, &hits)?)?;
-    let dx = ctx.want(0, || binary::mul(&share, &own))?;
-    let ds = ctx.want(1, || binary::mul(&index::gather(&share, dim, at)?, &hits))?;
+    let dx = ctx.want(0, || copy::to_dtype(&binary::mul(&share, &own)?, x.dtype()))?;
+    let ds = ctx.want(1, || copy::to_dtype(&binary::mul(&index::gather(&share, dim, at)?, &hits)?, x.dtype()))?;
     Ok(Grads::from_iter([dx, ds]))
 }
 

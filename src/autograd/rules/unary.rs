@@ -1,5 +1,6 @@
-//! Element-wise functions of one tensor.
+//! Element-wise functions of one tensor. Halves are rounded after every step, but where steps cancel.
 
+use crate::autograd::halves::rounded_once;
 use crate::error::Result;
 use crate::ops::binary::{div, eq, gt, logical_and, lt, mul, sub, where_scalar};
 use crate::ops::copy::full;
@@ -117,7 +118,7 @@ pub(crate) fn tan_rule(y: &Tensor, g: &Tensor) -> Result<Tensor> {
 
 /// y = asin x: dx = g / sqrt(1 - x^2)
 pub(crate) fn asin_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
-    mul(g, &crate::ops::unary::rsqrt(&one_minus(&square(x)?)?)?)
+    rounded_once("asin", [x, g], |[x, g]| mul(g, &crate::ops::unary::rsqrt(&one_minus(&square(x)?)?)?))
 }
 
 /// y = acos x: dx = -g / sqrt(1 - x^2)
@@ -147,19 +148,21 @@ pub(crate) fn asinh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
 
 /// y = acosh x: dx = g / sqrt(x^2 - 1)
 pub(crate) fn acosh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
-    mul(g, &crate::ops::unary::rsqrt(&add_scalar(&square(x)?, -1.0)?)?)
+    rounded_once("acosh", [x, g], |[x, g]| mul(g, &crate::ops::unary::rsqrt(&add_scalar(&square(x)?, -1.0)?)?))
 }
 
 /// y = atanh x: dx = g / (1 - x^2)
 pub(crate) fn atanh_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
-    div(g, &one_minus(&square(x)?)?)
+    rounded_once("atanh", [x, g], |[x, g]| div(g, &one_minus(&square(x)?)?))
 }
 
 /// y = sin(pi x) / (pi x): dx = g (cos(pi x) - y) / x, 0 at 0
 pub(crate) fn sinc_rule(x: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let cosine = cos(&mul_scalar(x, std::f64::consts::PI)?)?;
-    let slope = div(&sub(&cosine, &sinc(x)?)?, x)?;
-    mul(g, &where_scalar(x, &slope, 0.0)?)
+    rounded_once("sinc", [x, g], |[x, g]| {
+        let cosine = cos(&mul_scalar(x, std::f64::consts::PI)?)?;
+        let slope = div(&sub(&cosine, &sinc(x)?)?, x)?;
+        mul(g, &where_scalar(x, &slope, 0.0)?)
+    })
 }
 
 /// y = 1 - erf x: dx = -g 2/sqrt(pi) exp(-x^2)

@@ -66,6 +66,11 @@ fn first<T: std::fmt::Debug>(got: &[T], want: &[T], same: impl Fn(&T, &T) -> boo
     Some(format!("{} of {} differ, the first at {at}: {:?} instead of {:?}", wrong.len(), got.len(), got[at], want[at]))
 }
 
+/// NaN is NaN, infinities are those of their sign, and other numbers are at most `error` apart.
+pub fn close_within(got: f32, want: f32, error: f32) -> bool {
+    got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= error
+}
+
 fn close(got: f32, want: f32, tolerance: Tolerance, zeros: Zeros) -> bool {
     if want.is_nan() || want.is_infinite() {
         return got == want || (got.is_nan() && want.is_nan());

@@ -7,6 +7,7 @@
 mod call;
 mod compare;
 mod gradcheck;
+mod halves;
 mod layouts;
 mod manifest;
 mod run;

@@ -464,7 +464,7 @@ fn guarded<T>(device: &Device, may_wait: bool, f: impl FnOnce() -> Answer<T>) ->
     result
 }
 
-fn said(fault: &Fault) -> String {
+pub fn said(fault: &Fault) -> String {
     match fault {
         Fault::Linn(error) => error.to_string(),
         Fault::Row(why) => why.clone(),
