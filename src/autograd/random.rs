@@ -254,9 +254,9 @@ impl Tensor {
     /// `count` categories (i32) drawn by the weights `[C]` or `[B, C]`, which are floats and need not sum to 1: `[count]` or
     /// `[B, count]`.
     ///
-    /// With replacement: the place of uniform numbers in running sums, so weights count to 2^-24 of their sum. Without: the largest
-    /// quotients weight / exponential number (Efraimidis, Spirakis: "Weighted random sampling with a reservoir", 2006); categories of
-    /// weight 0 come last.
+    /// One, or without replacement: the largest quotients weight / exponential number (Efraimidis, Spirakis: "Weighted random sampling
+    /// with a reservoir", 2006); categories of weight 0 come last. Several with replacement: the places of uniform numbers in running
+    /// sums of the sorted weights. A weight counts with all its digits, however small it is beside others.
     ///
     /// ```
     /// # use linn::autograd::Replacement;
@@ -296,20 +296,21 @@ impl Tensor {
             check(OP, &largest, Subject::LargestWeight)?;
             // Neither sums nor quotients of what is at most 1 leave the range of f32.
             let weights = weights.div(&largest)?;
-            match replacement {
-                Replacement::With => {
-                    let zero = ops::copy::full(self.device(), &[], 0.0, DType::F32)?;
-                    // A category of weight 0 has exactly the sum of the one before it, whatever the rounding: nothing falls into it.
-                    let (sums, _) = weights.cumsum(-1)?.where_(&weights.gt(&zero)?, &zero)?.cummax(-1)?;
-                    let drawn = Distribution::uniform(OP, 0.0, 1.0, DType::F32)?.draw(self.device(), &shape, DType::F32)?;
-                    let at = drawn.mul(&sums.narrow(-1, -1, 1)?)?;
-                    sums.contiguous()?.searchsorted(&at, Side::Right)?.clamp(0, categories as i64 - 1)
-                }
-                Replacement::Without => {
-                    let drawn = Distribution::exponential(OP, 1.0)?.draw(self.device(), self.shape(), DType::F32)?;
-                    weights.div(&drawn)?.argsort(-1, Order::Descending)?.narrow(-1, 0, count)?.contiguous()
-                }
+            if count == 1 || replacement == Replacement::Without {
+                let drawn = fractions(OP, self.device(), self.shape())?.neg()?.log1p()?.neg()?;
+                let race = weights.div(&drawn)?;
+                return match count {
+                    1 => race.argmax(-1, KeepDim::Keep),
+                    _ => race.argsort(-1, Order::Descending)?.narrow(-1, 0, count)?.contiguous(),
+                };
             }
+            // The smallest first: each sum is of smaller weights than the next, and does not swallow it. Those of weight 0 have the sum
+            // 0, so nothing falls into them.
+            let (rising, order) = weights.sort(-1, Order::Ascending)?;
+            let (sums, _) = rising.cumsum(-1)?.cummax(-1)?;
+            let at = fractions(OP, self.device(), &shape)?.mul(&sums.narrow(-1, -1, 1)?)?;
+            let places = sums.contiguous()?.searchsorted(&at, Side::Right)?.clamp(0, categories as i64 - 1)?;
+            order.gather(-1, &places)
         })
     }
 
@@ -319,6 +320,16 @@ impl Tensor {
         let nothing = |ctx: &Backward<'_>| Ok(Grads::from_iter([ctx.want(0, || ctx.grad().zeros_like())?]));
         self.change(op, &[], &[], || distribution.fill_(self), nothing)
     }
+}
+
+/// Uniform between 0 and 1, neither of them, with 24 digits however small a number is: 24 bits before the point of 2^24 u, and 24 behind
+/// it.
+#[track_caller]
+fn fractions(op: &'static str, device: &Device, shape: &[usize]) -> Result<Tensor> {
+    const UNIT: f64 = 1.0 / (1 << 24) as f64;
+    let whole = Distribution::randint(op, 0, 1 << 24, DType::F32)?.draw(device, shape, DType::F32)?;
+    let rest = Distribution::uniform(op, 0.0, 1.0, DType::F32)?.draw(device, shape, DType::F32)?;
+    whole.add(&rest)?.mul_scalar(UNIT)?.clamp(UNIT * UNIT, 1.0 - UNIT)
 }
 
 /// Elements that the device looks at; errors come later.

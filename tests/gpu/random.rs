@@ -217,6 +217,23 @@ fn categories_are_drawn_by_their_weights() {
         counts[at as usize / 2] += 1;
     }
     chi_square("many categories", &counts, &many.iter().skip(1).step_by(2).map(|x| f64::from(*x)).collect::<Vec<_>>());
+    // Small ones behind a large one, all of which f32 sums in this order would swallow, or round to a few.
+    let small: Vec<f32> = (0..=1 << 16).map(|i| if i == 0 { 1.0 } else { 1.0 / (1 << 25) as f32 }).collect();
+    let drawn = Tensor::from_slice(&device, &[small.len()], &small).unwrap().multinomial(1 << 20, Replacement::With).unwrap();
+    let mut counts = [0u64; 9];
+    for at in drawn.to_vec::<i32>().unwrap() {
+        counts[if at == 0 { 8 } else { at as usize % 8 }] += 1;
+    }
+    let share = 1.0 / f64::from(1 << 12);
+    chi_square("small weights beside a large one", &counts, &[share, share, share, share, share, share, share, share, 1.0]);
+    // One of each row.
+    let rows = Tensor::new(&device, [[1.0f32, 0.0, 2.0, 5.0]]).unwrap().expand(&[4096, 4]).unwrap();
+    let drawn = rows.multinomial(1, Replacement::With).unwrap();
+    assert_eq!(drawn.shape(), [4096, 1]);
+    let mut counts = [0u64; 4];
+    drawn.to_vec::<i32>().unwrap().iter().for_each(|at| counts[*at as usize] += 1);
+    assert_eq!(counts[1], 0, "nobody draws what has no weight");
+    chi_square("one of each row", &[counts[0], counts[2], counts[3]], &[1.0, 2.0, 5.0]);
     // Without replacement: ordered pairs of 4,096 rows, against a (b / (1 - a)).
     let weights = [1.0f32, 2.0, 5.0];
     let rows = Tensor::from_slice(&device, &[1, 3], &weights).unwrap().expand(&[4096, 3]).unwrap();
