@@ -442,7 +442,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn softmin(&self, dim: isize) -> Result<Tensor> {
-        self.neg()?.softmax(dim)
+        self.neg().and_then(|x| x.softmax(dim)).map_err(|error| error.of("softmin"))
     }
 
     /// x - log(sum(exp(x))) along `dim`.

@@ -147,6 +147,8 @@ impl Tensor {
     #[track_caller]
     pub fn split(&self, size: usize, dim: isize) -> Result<Vec<Tensor>> {
         let dim = self.existing("split", dim)?;
+        // Parts of 0 are all that there is of a dimension of length 0.
+        let size = if self.shape()[dim] == 0 { size.max(1) } else { size };
         if size == 0 {
             return Err(Error::argument("split", "size is 0", "pass a size of at least 1"));
         }

@@ -256,7 +256,11 @@ impl Tensor {
     fn named(&self, op: &'static str, dim: isize, index: &Tensor) -> Result<Tensor> {
         let index = vector(op, index)?;
         let at = resolve_dim(op, dim, self.rank().max(1))?;
-        let last = last_positions(op, &index, 0, self.shape().get(at).copied().unwrap_or(1))?;
+        let len = self.shape().get(at).copied().unwrap_or(1);
+        // PyTorch counts from the back here, and in no other operation of its kind. What is out of range stays what it is.
+        let from_back = index.lt_scalar(0)?.logical_and(&index.ge_scalar(-(len as i64))?)?;
+        let index = index.add_scalar(len as i64)?.where_(&from_back, &index)?;
+        let last = last_positions(op, &index, 0, len)?;
         let mut shape = vec![1; self.rank()];
         shape.iter_mut().skip(at).take(1).for_each(|len| *len = -1);
         last.reshape(&shape)
@@ -315,7 +319,7 @@ impl Tensor {
         if value.rank() > 0 {
             return Err(Error::shape(op, format!("a value of shape {:?}", value.shape()), "pass a value of 0 dimensions"));
         }
-        value.to_dtype(self.dtype())?.where_(mask, self)
+        value.to_dtype(self.dtype())?.where_(mask, self).map_err(|error| error.of(op))
     }
 
     /// Every element `value`, with the shape and element type of this tensor, contiguous; no gradient reaches this tensor.

@@ -58,22 +58,6 @@ impl Tensor {
         Ok(self.shape() == other.shape() && self.eq(other)?.all(&[], KeepDim::Drop)?.item::<u8>()? != 0)
     }
 
-    /// [`Tensor::nonzero`] as one vector for each dimension (PyTorch's `as_tuple=True`); a 0-d tensor counts as a vector of one.
-    ///
-    /// ```
-    /// # use linn::{Device, Tensor};
-    /// # let device = Device::open()?;
-    /// let x = Tensor::new(&device, [[0.0f32, 5.0], [7.0, 0.0]])?;
-    /// let [rows, columns] = x.nonzero_tuple()?.try_into().unwrap();
-    /// assert_eq!((rows.to_vec::<i32>()?, columns.to_vec::<i32>()?), (vec![0, 1], vec![1, 0]));
-    /// # Ok::<(), linn::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn nonzero_tuple(&self) -> Result<Vec<Tensor>> {
-        let x = if self.rank() == 0 { self.unsqueeze(0)? } else { self.clone() };
-        x.nonzero()?.unbind(1)
-    }
-
     /// The positions of all elements that are not 0, in order: i32 `[count, rank]`. Waits for their count.
     ///
     /// ```
@@ -98,6 +82,26 @@ impl Tensor {
         }
         columns.reverse();
         stack(&columns.iter().collect::<Vec<_>>(), 1)
+    }
+
+    /// [`Tensor::nonzero`] as one vector for each dimension, as [`Tensor::index`] takes them (PyTorch's `as_tuple=True`); a number counts
+    /// as a vector of one element.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, [[0.0f32, 5.0], [7.0, 0.0]])?;
+    /// let positions = x.nonzero_as_tuple()?;
+    /// assert_eq!(positions[0].to_vec::<i32>()?, [0, 1]);
+    /// assert_eq!(positions[1].to_vec::<i32>()?, [1, 0]);
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn nonzero_as_tuple(&self) -> Result<Vec<Tensor>> {
+        match self.rank() {
+            0 => self.unsqueeze(0)?.nonzero_as_tuple(),
+            _ => self.nonzero()?.unbind(1),
+        }
     }
 
     /// The elements where `mask` (bool) is true, in order, as a vector; broadcast. Waits for their count.

@@ -136,6 +136,10 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn median_all(&self) -> Result<Tensor> {
+        // The median of nothing is NaN, with a gradient of nothing.
+        if self.is_empty() && self.dtype().is_float() {
+            return self.sum_all()?.add_scalar(f64::NAN);
+        }
         Ok(self.flatten(0, -1)?.median(0, KeepDim::Drop)?.0)
     }
 
@@ -157,30 +161,27 @@ impl Tensor {
         ops::sort::searchsorted("searchsorted", &self.detach(), &values.detach(), side)
     }
 
-    /// [`Tensor::searchsorted`] where this tensor is not sorted along its last dimension but `sorter` says how: i32 positions of its
-    /// shape, as [`Tensor::argsort`] gives them.
+    /// [`Tensor::searchsorted`] for lines in any order: `sorter` (i32, the shape of this tensor) says which elements of a line rise, as
+    /// [`Tensor::argsort`] does.
     ///
     /// ```
     /// # use linn::{Device, Tensor};
     /// # let device = Device::open()?;
     /// use linn::ops::sort::{Order, Side};
     /// let x = Tensor::new(&device, [5.0f32, 1.0, 3.0])?;
+    /// let values = Tensor::new(&device, [3.0f32, 4.0])?;
     /// let sorter = x.argsort(0, Order::Ascending)?;
-    /// assert_eq!(x.searchsorted_sorter(&Tensor::new(&device, [4.0f32])?, Side::Left, &sorter)?.to_vec::<i32>()?, [2]);
+    /// assert_eq!(x.searchsorted_by(&sorter, &values, Side::Left)?.to_vec::<i32>()?, [1, 2]);
     /// # Ok::<(), linn::Error>(())
     /// ```
     #[track_caller]
-    pub fn searchsorted_sorter(&self, values: &Tensor, side: Side, sorter: &Tensor) -> Result<Tensor> {
-        if sorter.shape() != self.shape() || sorter.dtype() != DType::I32 {
-            let fact = format!("a sorter of shape {:?} and type {} for shape {:?}", sorter.shape(), sorter.dtype(), self.shape());
-            return Err(Error::shape(
-                "searchsorted",
-                fact,
-                "pass i32 positions of the shape of the tensor, as argsort gives them",
-            ));
+    pub fn searchsorted_by(&self, sorter: &Tensor, values: &Tensor, side: Side) -> Result<Tensor> {
+        const OP: &str = "searchsorted";
+        if self.rank() == 0 || sorter.shape() != self.shape() {
+            let fact = format!("a sorter of shape {:?} for elements of shape {:?}", sorter.shape(), self.shape());
+            return Err(Error::shape(OP, fact, "pass lines of elements, and a position for each of them"));
         }
-        let sorted = self.detach().gather(-1, sorter).map_err(|error| error.of("searchsorted"))?;
-        sorted.searchsorted(values, side)
+        self.detach().elements(OP, -1, sorter)?.searchsorted(values, side)
     }
 
     /// For each element, how many of the rising `boundaries` (a vector) it belongs behind (i32).

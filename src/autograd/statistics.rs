@@ -210,7 +210,8 @@ impl Tensor {
     #[track_caller]
     pub fn nansum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         resolved("nansum", dims, self.rank())?;
-        if self.dtype().is_float() { self.masked_fill(&self.isnan()?, 0)?.sum(dims, keep) } else { self.sum(dims, keep) }
+        let numbers = if self.dtype().is_float() { self.masked_fill(&self.isnan()?, 0)? } else { self.clone() };
+        numbers.sum(dims, keep).map_err(|error| error.of("nansum"))
     }
 
     /// [`Tensor::mean`] of what is not NaN; NaN where there is nothing else.

@@ -201,3 +201,62 @@ fn a_fraction_is_a_condition_that_holds() {
         assert_eq!(got.to_dtype(DType::F32).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0, 1.0, 1.0, 2.0], "{dtype}");
     }
 }
+
+/// What samples of PyTorch's database beyond the stored ones hold, and tensors that it does not sample.
+#[test]
+fn rare_calls_are_pytorchs() {
+    use linn::autograd::NormOptions;
+    use linn::ops::reduce::KeepDim;
+    let device = device();
+    let ones = |shape: &[usize]| Tensor::ones(&device, shape).unwrap();
+    let f32s = |x: linn::Result<Tensor>| x.unwrap().to_vec::<f32>().unwrap();
+    // A weight that is a vector leaves no dimension of its own.
+    let weight = Tensor::new(&device, [1.0f32, 2.0, 3.0]).unwrap();
+    let out = ones(&[2, 1, 3]).linear(&weight, None).unwrap();
+    assert_eq!((out.shape(), f32s(Ok(out.clone()))), (&[2, 1][..], vec![6.0, 6.0]));
+    assert_eq!(ones(&[0, 3]).linear(&weight, None).unwrap().shape(), [0]);
+    let text = ones(&[2, 3]).linear(&weight, Some(&ones(&[1]))).unwrap_err().to_string();
+    assert!(text.starts_with("linear: "), "{text}");
+    // Nothing to normalise, and channels without numbers.
+    let training = NormOptions { training: true, ..Default::default() };
+    assert_eq!(ones(&[0]).batch_norm(training).unwrap().shape(), [0]);
+    let running = ones(&[0]);
+    let learning = NormOptions { running_mean: Some(&running), running_var: Some(&running), ..training };
+    assert_eq!(ones(&[0]).batch_norm(learning).unwrap().shape(), [0]);
+    assert!(ones(&[3]).batch_norm(training).is_err());
+    assert_eq!(ones(&[0, 2, 3]).group_norm(2, None, None, 1e-5).unwrap().shape(), [0, 2, 3]);
+    for shape in [[1, 0, 2], [1, 2, 0]] {
+        let text = ones(&shape).group_norm(1, None, None, 1e-5).unwrap_err().to_string();
+        assert!(text.contains("group_norm") && text.contains(&format!("{shape:?}")), "{text}");
+    }
+    // From the back, which index_fill alone allows.
+    let index = Tensor::new(&device, [-1i32, 0]).unwrap();
+    assert_eq!(f32s(ones(&[3]).index_fill(0, &index, 7)), [7.0, 1.0, 7.0]);
+    assert!(f32s(ones(&[2, 0]).median_all())[0].is_nan());
+    assert_eq!(ones(&[0, 2]).split(0, 0).unwrap().len(), 1);
+    assert!(ones(&[2]).split(0, 0).is_err());
+    // Composed operations name themselves.
+    let mask = Tensor::new(&device, [1u8, 0]).unwrap();
+    let value = Tensor::new(&device, 1.0f32).unwrap();
+    for (name, result) in [
+        ("nansum", ones(&[2]).nansum(&[3], KeepDim::Drop)),
+        ("softmin", ones(&[2]).softmin(3)),
+        ("masked_fill", ones(&[3]).masked_fill_tensor(&mask, &value)),
+        ("narrow", ones(&[3]).narrow_tensor(0, &mask, 1)),
+        ("searchsorted", ones(&[3]).searchsorted_by(&index, &ones(&[1]), linn::ops::sort::Side::Left)),
+    ] {
+        let text = result.unwrap_err().to_string();
+        assert!(text.starts_with(&format!("{name}: ")), "{name}: {text}");
+    }
+}
+
+/// A position of a sorter that is out of range is a late error.
+#[test]
+fn sorters_are_checked_on_the_device() {
+    let device = open(DeviceOptions::default());
+    let x = Tensor::new(&device, [5.0f32, 1.0, 3.0]).unwrap();
+    let sorter = Tensor::new(&device, [1i32, 2, 5]).unwrap();
+    x.searchsorted_by(&sorter, &x, linn::ops::sort::Side::Left).unwrap();
+    let text = device.synchronize().unwrap_err().to_string();
+    assert!(text.contains("searchsorted") && text.contains("index 5"), "{text}");
+}

@@ -1,5 +1,7 @@
 //! Functions of one, two and three tensors beyond arithmetic, element by element.
 
+use linn::Scalar;
+
 use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, Fault, KEY, done, give};
 
@@ -80,7 +82,8 @@ pub const ROWS: &[Row] = &[
     two!("logical_xor", logical_xor, logical_xor_),
     two!("remainder", remainder, remainder_),
     two!("xlogy", xlogy, xlogy_),
-    row("rsub", |c| give(c.input()?.rsub(&c.tensor(1, "other")?, c.float_or(2, "alpha", 1.0)?))).broadcasts(),
+    row("rsub", |c| give(c.input()?.rsub(&c.tensor(1, "other")?, c.scalar_opt(2, "alpha")?.unwrap_or(Scalar::Int(1)))))
+        .broadcasts(),
     row("isclose", |c| {
         let (rtol, atol) = (c.float_or(2, "rtol", 1e-5)?, c.float_or(3, "atol", 1e-8)?);
         give(c.input()?.isclose(&c.tensor(1, "other")?, rtol, atol, c.bool_or(4, "equal_nan", false)?))

@@ -41,8 +41,8 @@ pub const ROWS: &[Row] = &[
             attn_mask: mask.as_ref(),
             is_causal: c.bool_or(5, "is_causal", false)?,
             scale: c.float_opt(KEY, "scale")?,
-            dropout_p: c.float_or(4, "dropout_p", 0.0)?,
             enable_gqa: c.bool_or(KEY, "enable_gqa", false)?,
+            dropout_p: c.float_or(4, "dropout_p", 0.0)?,
         };
         give(c.input()?.scaled_dot_product_attention_with(&c.tensor(1, "key")?, &c.tensor(2, "value")?, options))
     })

@@ -31,7 +31,7 @@ pub const ROWS: &[Row] = &[
         false => give(c.input()?.median_all()),
     }),
     row("nonzero", |c| match c.bool_or(KEY, "as_tuple", false)? {
-        true => give(c.input()?.nonzero_tuple()),
+        true => give(c.input()?.nonzero_as_tuple()),
         false => give(c.input()?.nonzero()),
     })
     .waits(COUNTS),
@@ -47,7 +47,7 @@ pub const ROWS: &[Row] = &[
     row("searchsorted", |c| {
         let sorted = c.tensor(0, "sorted_sequence")?;
         match c.tensor_opt(KEY, "sorter")? {
-            Some(sorter) => give(sorted.searchsorted_sorter(&c.tensor(1, "input")?, side(c)?, &sorter)),
+            Some(sorter) => give(sorted.searchsorted_by(&sorter, &c.tensor(1, "input")?, side(c)?)),
             None => give(sorted.searchsorted(&c.tensor(1, "input")?, side(c)?)),
         }
     }),
