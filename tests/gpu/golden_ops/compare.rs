@@ -1,5 +1,7 @@
 //! When a result is right.
 
+use std::collections::BTreeSet;
+
 use super::manifest::{Data, Host};
 
 /// |a - b| <= abs + rel |b|.
@@ -31,6 +33,43 @@ pub fn difference(got: &Host, want: &Host, tolerance: Tolerance, zeros: Zeros) -
         (got, want) => Some(format!("{} instead of {}", got.name(), want.name())),
     };
     first.map(|first| format!("{first} (shape {:?})", want.shape))
+}
+
+/// Why positions along `dim` of `input` are none that PyTorch leaves open: they name, once each and in the same order, elements that
+/// are equal to those that `want` names.
+pub fn untied(input: &Host, dim: usize, got: &Host, want: &Host) -> Option<String> {
+    let (Data::I32(got), Data::I32(positions)) = (&got.data, &want.data) else { return Some("no positions".to_string()) };
+    let inner: usize = want.shape.iter().skip(dim + 1).product();
+    let (len, count) = (input.shape.get(dim).copied().unwrap_or(1), want.shape.get(dim).copied().unwrap_or(1));
+    let element = |at: usize, position: i32| {
+        let line = at / inner / count * len;
+        usize::try_from(position).ok().filter(|position| *position < len).map(|position| (line + position) * inner + at % inner)
+    };
+    let same = |a: usize, b: usize| match &input.data {
+        Data::F32(data) => data[a] == data[b] || data[a].is_nan() && data[b].is_nan(),
+        Data::I32(data) => data[a] == data[b],
+        Data::Bool(data) => data[a] == data[b],
+        _ => false,
+    };
+    let mut named = BTreeSet::new();
+    let wrong = |at: &usize| {
+        let (Some(a), Some(b)) = (element(*at, got[*at]), element(*at, positions[*at])) else { return true };
+        !same(a, b) || !named.insert(a)
+    };
+    let first = (0..positions.len()).find(wrong)?;
+    Some(format!("position {} at {first}, where an equal element would do (PyTorch's is {})", got[first], positions[first]))
+}
+
+#[test]
+fn only_equal_elements_may_change_places() {
+    let host = |shape: &[usize], data: Data| Host { shape: shape.to_vec(), data };
+    let input = host(&[2, 3], Data::F32(vec![1.0, 1.0, 0.0, f32::NAN, 2.0, f32::NAN]));
+    let positions = |data: [i32; 4]| host(&[2, 2], Data::I32(data.to_vec()));
+    let want = positions([0, 1, 0, 2]);
+    assert_eq!(untied(&input, 1, &positions([1, 0, 2, 0]), &want), None);
+    for wrong in [[0, 0, 0, 2], [0, 2, 0, 2], [0, 1, 0, 1], [0, 3, 0, 2], [0, -1, 0, 2]] {
+        assert!(untied(&input, 1, &positions(wrong), &want).is_some(), "{wrong:?}");
+    }
 }
 
 impl Host {

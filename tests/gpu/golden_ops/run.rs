@@ -8,7 +8,7 @@ use linn::tensor::TensorRead;
 use linn::{DType, Device, Tensor};
 
 use super::call::{Answer, Call, Fault, Output};
-use super::compare::{STRICT, Tolerance, Zeros, difference};
+use super::compare::{STRICT, Tolerance, Zeros, difference, untied};
 use super::layouts::{Layout, OTHERS, Placed, upload};
 use super::manifest::{Arg, Case, Data, Entry, Host};
 use super::table::Row;
@@ -46,6 +46,8 @@ struct Pending {
     flushed: Vec<usize>,
     /// Only shape and type are given; the elements are open, but finite.
     open: bool,
+    /// Of positions: the tensor and dimension that they are of, where equal elements may change places.
+    ties: Option<(Host, usize)>,
 }
 
 /// One operator under way.
@@ -373,6 +375,13 @@ impl<'a> Operator<'a> {
         for (got, want) in outputs.iter().zip(&case.outputs) {
             let want = self.tensors[want].clone();
             self.expect(run, got, &want, zeros)?;
+            if let (Some(dim), Some(Arg::Tensor(input)), Some(pending)) =
+                (self.row.ties.and_then(|dim| dim(case)), case.args.first(), self.pending.last_mut())
+            {
+                let input = self.tensors[input].clone();
+                let dim = dim.rem_euclid(input.shape.len().max(1) as i64) as usize;
+                pending.ties = Some((input, dim));
+            }
             if let (Kind::Special, true, Some(pending)) = (run.kind, self.flushes, self.pending.len().checked_sub(1)) {
                 self.pending[pending].flushed = self.flushed(case);
             }
@@ -389,16 +398,28 @@ impl<'a> Operator<'a> {
         let read = Read::of(got).map_err(|error| error.to_string())?;
         let tolerance = self.row.tolerance;
         let flushed = Vec::new();
-        self.pending.push(Pending { kind, index, run: name, read, want: want.clone(), tolerance, zeros, flushed, open });
+        self.pending.push(Pending {
+            kind,
+            index,
+            run: name,
+            read,
+            want: want.clone(),
+            tolerance,
+            zeros,
+            flushed,
+            open,
+            ties: None,
+        });
         Ok(())
     }
 
     /// Waits for all results and compares them.
     fn read(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
-            let Pending { kind, index, run, read, want, tolerance, zeros, flushed, open } = pending;
+            let Pending { kind, index, run, read, want, tolerance, zeros, flushed, open, ties } = pending;
             let why = match read.wait(&want) {
                 Ok(got) if open => undrawn(&got),
+                Ok(got) if let (Some((input, dim)), Data::I32(_)) = (&ties, &want.data) => untied(input, *dim, &got, &want),
                 Ok(got) => difference(&got, &want.or_flushed(&got, &flushed, tolerance, zeros), tolerance, zeros),
                 Err(error) => Some(error.to_string()),
             };

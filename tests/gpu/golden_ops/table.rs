@@ -70,6 +70,8 @@ pub struct Row {
     pub may_refuse_layouts: bool,
     /// The cases whose elements are drawn at random: their shapes and types are compared, the rest by tests of their own.
     pub draws: Option<fn(&Case) -> bool>,
+    /// The dimension that positions in the results are along, where PyTorch leaves open which of equal elements they name.
+    pub ties: Option<fn(&Case) -> Option<i64>>,
     /// Why the host has to wait for the device.
     pub waits: Option<&'static str>,
     pub tolerance: Tolerance,
@@ -87,6 +89,7 @@ pub const fn row(name: &'static str, run: fn(&Call) -> Answer) -> Row {
         broadcasts: false,
         may_refuse_layouts: false,
         draws: None,
+        ties: None,
         waits: None,
         tolerance: STRICT,
         looser: None,
@@ -113,6 +116,10 @@ impl Row {
 
     const fn draws(self, when: fn(&Case) -> bool) -> Row {
         Row { draws: Some(when), ..self }
+    }
+
+    const fn ties(self, dim: fn(&Case) -> Option<i64>) -> Row {
+        Row { ties: Some(dim), ..self }
     }
 
     const fn waits(self, why: &'static str) -> Row {

@@ -5,6 +5,7 @@ use linn::ops::sort::{Order, Side};
 
 use super::{Row, row};
 use crate::golden_ops::call::{Answer, Call, KEY, Output, give};
+use crate::golden_ops::manifest::{Arg, Case};
 
 /// Why the host waits.
 const COUNTS: &str = "the shape of the result depends on the elements";
@@ -19,7 +20,8 @@ pub const ROWS: &[Row] = &[
     row("argsort", |c| {
         c.bool_or(KEY, "stable", false)?;
         give(c.input()?.argsort(c.int_or(1, "dim", -1)?, order(c, 2, false)?))
-    }),
+    })
+    .ties(|case| dim(case, 1)),
     row("bucketize", |c| give(c.input()?.bucketize(&c.tensor(1, "boundaries")?, side(c)?))),
     row("equal", |c| give(c.input()?.equal(&c.tensor(1, "other")?))).waits(ASKS),
     row("masked_select", |c| give(c.input()?.masked_select(&c.tensor(1, "mask")?))).waits(COUNTS),
@@ -54,13 +56,15 @@ pub const ROWS: &[Row] = &[
     row("sort", |c| {
         c.bool_or(3, "stable", false)?;
         give(c.input()?.sort(c.int_or(1, "dim", -1)?, order(c, 2, false)?))
-    }),
+    })
+    .ties(|case| dim(case, 1)),
     row("topk", |c| {
         c.bool_or(4, "sorted", true)?;
         let largest = c.bool_or(3, "largest", true)?;
         let order = if largest { Order::Descending } else { Order::Ascending };
         give(c.input()?.topk(c.len(1, "k")?, c.int_or(2, "dim", -1)?, order))
-    }),
+    })
+    .ties(|case| dim(case, 2)),
     row("unique", |c| {
         // Sorted is one of the orders that `sorted=False` leaves open.
         c.bool_or(1, "sorted", true)?;
@@ -72,6 +76,17 @@ pub const ROWS: &[Row] = &[
     })
     .waits(COUNTS),
 ];
+
+/// `dim`, the last one where it is not given; `None` where the order has to be stable.
+fn dim(case: &Case, at: usize) -> Option<i64> {
+    if matches!(case.kwargs.get("stable"), Some(Arg::Bool(true))) {
+        return None;
+    }
+    match case.args.get(at).or_else(|| case.kwargs.get("dim")) {
+        Some(Arg::Int(dim)) => Some(*dim),
+        _ => Some(-1),
+    }
+}
 
 fn order(c: &Call, at: usize, default: bool) -> Answer<Order> {
     Ok(if c.bool_or(at, "descending", default)? { Order::Descending } else { Order::Ascending })
