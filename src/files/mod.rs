@@ -39,7 +39,12 @@ impl Array {
                 "pass a shape whose product is the number of elements",
             ));
         }
-        Ok(Array { dtype: T::DTYPE, shape: shape.to_vec(), bytes: bytemuck::cast_slice(data).to_vec() })
+        let bytes: &[u8] = bytemuck::cast_slice(data);
+        let bytes = match T::DTYPE {
+            DType::Bool => truths(bytes),
+            _ => bytes.to_vec(),
+        };
+        Ok(Array { dtype: T::DTYPE, shape: shape.to_vec(), bytes })
     }
 
     /// The element type.
@@ -130,7 +135,7 @@ pub(crate) fn array(stored: Stored, shape: Vec<usize>, data: &[u8]) -> Result<Ar
         return Err(format!("shape {shape:?} of {stored:?} does not fit {} bytes", data.len()));
     }
     let (dtype, bytes) = match stored {
-        Stored::Bool => (DType::Bool, data.iter().map(|byte| u8::from(*byte != 0)).collect()),
+        Stored::Bool => (DType::Bool, truths(data)),
         Stored::F16 => (DType::F16, words(data, u16::from_le_bytes)),
         Stored::BF16 => (DType::BF16, words(data, u16::from_le_bytes)),
         Stored::F32 => (DType::F32, words(data, u32::from_le_bytes)),
@@ -145,6 +150,11 @@ pub(crate) fn array(stored: Stored, shape: Vec<usize>, data: &[u8]) -> Result<Ar
         Stored::U64 => (DType::I32, narrowed(data, u64::from_le_bytes)?),
     };
     Ok(Array { dtype, shape, bytes })
+}
+
+/// Bools as bytes that are 0 or 1.
+fn truths(bytes: &[u8]) -> Vec<u8> {
+    bytes.iter().map(|byte| u8::from(*byte != 0)).collect()
 }
 
 fn words<const N: usize, T: bytemuck::NoUninit>(data: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<u8> {

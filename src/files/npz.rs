@@ -30,8 +30,10 @@ const HEADER: u64 = 10_012;
 pub fn parse(bytes: &[u8]) -> Result<Arrays> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|why| damaged(".npz", why))?;
     let mut arrays = Arrays::new();
+    // Entries that lie in the same bytes could make any amount of memory of a small file.
+    let mut left = bytes.len() as u64;
     for i in 0..archive.len() {
-        let (name, array) = entry(&mut archive, i).map_err(|why| damaged(".npz", why))?;
+        let (name, array) = entry(&mut archive, i, &mut left).map_err(|why| damaged(".npz", why))?;
         if arrays.insert(name.clone(), array).is_some() {
             return Err(damaged(".npz", format!("two arrays are called {name:?}")));
         }
@@ -39,11 +41,13 @@ pub fn parse(bytes: &[u8]) -> Result<Arrays> {
     Ok(arrays)
 }
 
-fn entry(archive: &mut ZipArchive<Cursor<&[u8]>>, i: usize) -> Result<(String, Array), String> {
+/// Entry `i`, whose bytes are taken from those `left` in the file.
+fn entry(archive: &mut ZipArchive<Cursor<&[u8]>>, i: usize, left: &mut u64) -> Result<(String, Array), String> {
     let mut entry = archive.by_index(i).map_err(|why| why.to_string())?;
     let name = entry.name().to_owned();
     let of = |why: String| format!("{name:?}: {why}");
     let short = name.strip_suffix(".npy").ok_or_else(|| of("it is no .npy".into()))?.to_owned();
+    *left = left.checked_sub(entry.compressed_size()).ok_or_else(|| of("its bytes are those of other entries too".into()))?;
     // What the archive says of sizes may be a lie, and so may the header: both have to agree with what can be there.
     let most = entry.compressed_size().saturating_mul(MOST_INFLATED);
     let mut bytes = Vec::new();

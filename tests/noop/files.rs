@@ -152,6 +152,15 @@ fn tensors_come_back_from_files() {
     }
 }
 
+#[test]
+fn bools_of_an_array_are_0_or_1() {
+    // As in a tensor of the same bytes: whatever is not 0 is true, and a file says so.
+    let array = Array::new(&[4], &[0u8, 1, 2, 255]).unwrap();
+    assert_eq!(array.bytes(), [0, 1, 1, 1]);
+    assert!(npy::write(&array).ends_with(&[0, 1, 1, 1]));
+    assert_eq!(Tensor::from_array(&device(), &array).unwrap().to_array().unwrap(), array);
+}
+
 #[cfg(feature = "ndarray")]
 #[test]
 fn arrays_of_the_crate_ndarray_come_back() {
@@ -299,4 +308,20 @@ fn forged_lengths_ask_for_no_memory() {
     assert!(npz::parse(&forged).unwrap_err().to_string().contains("shorter than its header says"));
     let longer = deflate(&[npy::write(&zeros), vec![0; 1 << 20]].concat());
     assert!(npz::parse(&longer).is_err());
+    // Many entries of the directory that name the same bytes: 4 GB in a file of 60 KB.
+    let find = |magic: &[u8]| bytes.windows(4).rposition(|word| word == magic).unwrap();
+    let (start, end) = (find(b"PK\x01\x02"), find(b"PK\x05\x06"));
+    let name = start + 46..start + 51;
+    assert_eq!(&bytes[name.clone()], b"w.npy");
+    let record = |i: u16| {
+        let mut record = [&bytes[start..name.start], format!("{i:04}.npy").as_bytes(), &bytes[name.end..end]].concat();
+        record[28] = 8;
+        record
+    };
+    let records: Vec<u8> = (0..1000).flat_map(record).collect();
+    let mut tail = bytes[end..].to_vec();
+    tail[8..12].copy_from_slice(&[1000u16.to_le_bytes(), 1000u16.to_le_bytes()].concat());
+    tail[12..16].copy_from_slice(&(records.len() as u32).to_le_bytes());
+    let bomb = [&bytes[..start], &records, &tail].concat();
+    assert!(npz::parse(&bomb).unwrap_err().to_string().contains("other entries too"));
 }
