@@ -518,6 +518,11 @@ impl Tensor {
         }
         let (a, b) = (self.detach(), other.detach());
         let equal = a.eq(&b)?;
+        if self.dtype() == DType::Bool {
+            // True is 1 and false is 0.
+            let near = if atol >= 1.0 { equal.ones_like()? } else { b.logical_and(&b.full_like(rtol + atol >= 1.0)?)? };
+            return equal.logical_or(&near);
+        }
         let equal = match equal_nan {
             true => equal.logical_or(&a.isnan()?.logical_and(&b.isnan()?)?)?,
             false => equal,

@@ -1,7 +1,7 @@
 //! Element-wise functions of one tensor. Results are contiguous; NaN goes through unless a line says otherwise. Functions that
 //! only exist for floats take integers and bool too, and give f32.
 
-use crate::dtype::{Operand, Scalar};
+use crate::dtype::{DType, Operand, Scalar};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::ops::binary::{NO_SCALARS, zip};
@@ -78,8 +78,6 @@ unary! {
     sigmoid;
     /// log(sigmoid(x)).
     logsigmoid;
-    /// max(x, 0).
-    relu;
     /// x Phi(x) with the exact Phi (erf), PyTorch's default.
     gelu;
     /// Error function.
@@ -90,12 +88,8 @@ unary! {
     erfinv;
     /// |x|; not for u32 and bool.
     abs;
-    /// x x; not for bool.
-    square;
     /// 1 / x.
     reciprocal;
-    /// -1, 0 or 1; 0 for NaN; not for u32 and bool.
-    sign;
     /// Whether x is NaN, as bool.
     isnan;
     /// Whether x is an infinity, as bool.
@@ -226,6 +220,36 @@ pub fn softplus_backward(x: &Tensor, dout: &Tensor, beta: f64, threshold: f64) -
 #[track_caller]
 pub fn gelu_backward(x: &Tensor, dout: &Tensor) -> Result<Tensor> {
     zip("gelu_backward", Kernel::gelu_backward, x, dout, NO_SCALARS)
+}
+
+/// max(x, 0) of numbers, in their own type.
+#[track_caller]
+pub fn relu(x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::I32 => clamp(x, 0, i64::from(i32::MAX)).map_err(|error| error.of("relu")),
+        DType::U32 => copy(x),
+        DType::Bool => Err(Error::DType { op: "relu", got: x.dtype(), expected: "f32, f16, bf16, i32 and u32" }),
+        _ => of_one("relu", Kernel::relu, x, [0.0; 2]),
+    }
+}
+
+/// -1, 0 or 1, in the type of x; 0 for NaN.
+#[track_caller]
+pub fn sign(x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::Bool => copy(x),
+        DType::U32 => clamp(x, 0, 1).map_err(|error| error.of("sign")),
+        _ => of_one("sign", Kernel::sign, x, [0.0; 2]),
+    }
+}
+
+/// x x; of bool, i32.
+#[track_caller]
+pub fn square(x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::Bool => to_dtype(x, DType::I32),
+        _ => of_one("square", Kernel::square, x, [0.0; 2]),
+    }
 }
 
 /// dx = 0 where y = relu(x) is 0, else dout, also where y is NaN.

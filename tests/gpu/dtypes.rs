@@ -445,11 +445,26 @@ fn types_of_results_are_pytorchs() {
         (of(DType::I32).maximum(&of(DType::Bool)), DType::I32),
         (of(DType::I32).clamp(0, 2.5), DType::F32),
         (of(DType::I32).eq(&of(DType::F16)), DType::Bool),
+        (of(DType::I32).relu(), DType::I32),
+        (of(DType::U32).relu(), DType::U32),
+        (of(DType::Bool).sign(), DType::Bool),
+        (of(DType::U32).sign(), DType::U32),
+        (of(DType::Bool).square(), DType::I32),
+        (of(DType::Bool).isclose(&of(DType::Bool), 0.0, 0.0, false), DType::Bool),
     ];
     for (i, (result, want)) in cases.into_iter().enumerate() {
         assert_eq!(result.unwrap().dtype(), want, "case {i}");
     }
     assert_eq!(read::<u8>(&of(DType::Bool).add(&of(DType::Bool)).unwrap()), [1, 1, 1]);
+
+    let whole = |data: [i32; 3]| tensor(&[3], &data);
+    assert_eq!(read::<i32>(&whole([i32::MIN, 0, i32::MAX]).relu().unwrap()), [0, 0, i32::MAX]);
+    let bits = |data: [u8; 2]| Tensor::new(&device, data).unwrap();
+    let (a, b) = (bits([1, 0]), bits([0, 1]));
+    for (rtol, atol, want) in [(0.5, 0.0, [0, 0]), (1.0, 0.0, [0, 1]), (0.0, 1.0, [1, 1]), (0.5, 0.5, [0, 1])] {
+        assert_eq!(read::<u8>(&a.isclose(&b, rtol, atol, false).unwrap()), want, "rtol {rtol}, atol {atol}");
+    }
+    assert!(of(DType::Bool).relu().unwrap_err().to_string().starts_with("relu: "));
 
     let refused = of(DType::I32).add_(&of(DType::F32), 1.0).unwrap_err().to_string();
     assert!(refused.contains("add_: the result is f32") && refused.contains("is i32\nhelp:"), "{refused}");
