@@ -23,8 +23,8 @@ impl Tensor {
     /// tensors it is a view.
     ///
     /// Index tensors broadcast to each other, and their common shape stands where they stood, or first where other dimensions lie
-    /// between them. One out of range is reported by the next call that waits for the device; a mask waits for the count of its true
-    /// elements.
+    /// between them; one without dimensions is as an integer. One out of range is reported by the next call that waits for the device;
+    /// a mask waits for the count of its true elements.
     ///
     /// ```
     /// # use linn::autograd::Index;
@@ -42,7 +42,7 @@ impl Tensor {
         let view = plan.view(OP, self)?;
         let Some(places) = Places::of(OP, &view, &plan.tensors)? else { return Ok(view) };
         let chosen = places.front(&view)?.reshape(&places.matrix())?.embedding(&places.flat).map_err(|error| error.of(OP))?;
-        places.restore(&chosen.reshape(&places.wide())?)
+        places.restore(&chosen.reshape(&places.wide()).map_err(|error| error.of(OP))?)
     }
 
     /// This tensor with `values` at the places that `indices` choose ([`Tensor::index`]), or added to what is there. `values` broadcasts
@@ -172,6 +172,14 @@ impl Plan {
                     dim += rest;
                     continue;
                 }
+                Index::Tensor(mask) if mask.dtype() == DType::Bool && mask.rank() == 0 => {
+                    // True or false for all there is: a mask of a new dimension of length 1.
+                    let step = Step::NewAxis { dim };
+                    layout = step.of(op, &layout)?;
+                    plan.steps.0.push(step);
+                    dim += plan.add(op, &layout, dim, mask.unsqueeze(0)?)?;
+                    continue;
+                }
                 Index::Tensor(index) => {
                     dim += plan.add(op, &layout, dim, index)?;
                     continue;
@@ -216,7 +224,7 @@ impl Plan {
             return Ok(1);
         }
         let rank = index.rank();
-        if rank == 0 || layout.shape().get(dim..dim + rank) != Some(index.shape()) {
+        if layout.shape().get(dim..dim + rank) != Some(index.shape()) {
             let fact = format!("a mask of shape {:?} for a tensor of shape {:?}", index.shape(), layout.shape());
             return Err(Error::shape(op, fact, "use a mask of the shape of the dimensions that it stands for"));
         }
@@ -299,11 +307,15 @@ impl Places {
         let Some(flat) = flat else { return Ok(None) };
         let flat = flat.expand(&signed(&shape))?.reshape(&[shape.iter().product::<usize>() as isize])?;
         let dims: Vec<usize> = tensors.iter().map(|(dim, _)| *dim).collect();
-        let together = dims.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+        // Others before each index; one without dimensions is as an integer, and stands between nothing.
+        let before = |dim: usize| (0..dim).filter(|other| !dims.contains(other)).count();
+        let mut places = tensors.iter().filter(|(_, index)| index.rank() > 0).map(|(dim, _)| before(*dim));
+        let first = places.next().unwrap_or(0);
+        let at = if places.all(|place| place == first) { first } else { 0 };
         let (front, rest): (Vec<_>, Vec<_>) = x.shape().iter().copied().enumerate().partition(|(dim, _)| dims.contains(dim));
         let lens = |part: Vec<(usize, usize)>| part.into_iter().map(|(_, len)| len).collect::<Vec<_>>();
         Ok(Some(Places {
-            at: if together { dims[0] } else { 0 },
+            at,
             dims: dims.into_iter().map(|dim| dim as isize).collect(),
             front: lens(front),
             rest: lens(rest),

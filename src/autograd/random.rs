@@ -244,11 +244,8 @@ impl Tensor {
     pub fn dropout(&self, p: f64) -> Result<Tensor> {
         const OP: &str = "dropout";
         expect_float(OP, self)?;
-        if !(0.0..=1.0).contains(&p) {
-            return Err(Error::argument(OP, format!("p is {p}"), "pass a probability from 0 to 1"));
-        }
-        let kept = Distribution::bernoulli(OP, 1.0 - p, 1.0 / (1.0 - p))?;
-        self.mul(&kept.draw(self.device(), self.shape(), self.dtype())?)
+        let kept = 1.0 - ops::random::probability(OP, p)?;
+        self.mul(&Distribution::bernoulli(OP, kept, 1.0 / kept)?.draw(self.device(), self.shape(), self.dtype())?)
     }
 
     /// `count` categories (i32) drawn by the weights `[C]` or `[B, C]`, which are floats and need not sum to 1: `[count]` or

@@ -84,10 +84,7 @@ impl Distribution {
 
     /// `value` with probability `p`, else 0.
     pub fn bernoulli(op: &'static str, p: f64, value: f64) -> Result<Distribution> {
-        if (0.0..=1.0).contains(&p) {
-            return Ok(Distribution::floats(op, Kernel::bernoulli, p, value));
-        }
-        Err(Error::argument(op, format!("p is {p:?}"), "pass a probability from 0 to 1"))
+        Ok(Distribution::floats(op, Kernel::bernoulli, probability(op, p)?, value))
     }
 
     /// Whole numbers in [low, high), each as probable as any other to 2^-32, for elements of `dtype`. Floats take numbers that they
@@ -161,6 +158,14 @@ impl Distribution {
             launch(op, kernel, self.draws, &[out], &params, grid_for(op, kernel, jobs)?)
         })
     }
+}
+
+/// `p`, where it is from 0 to 1.
+pub(crate) fn probability(op: &'static str, p: f64) -> Result<f64> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(p);
+    }
+    Err(Error::argument(op, format!("p is {p:?}"), "pass a probability from 0 to 1"))
 }
 
 /// Reports elements of the contiguous f32 tensor `x` that its subject may not have, at the next synchronising call.

@@ -83,7 +83,10 @@ fn reference(shape: &[usize], list: &[At]) -> (Vec<usize>, Vec<usize>) {
                 }
             }
             At::Ids(of, data) => {
-                blocks.push(axes.len());
+                // An index without dimensions is as an integer.
+                if !of.is_empty() {
+                    blocks.push(axes.len());
+                }
                 ids.push((dim, of, data));
                 dim += 1;
             }
@@ -99,9 +102,10 @@ fn reference(shape: &[usize], list: &[At]) -> (Vec<usize>, Vec<usize>) {
     for (_, of, _) in &ids {
         block = linn::layout::broadcast_shapes("reference", &block, of).unwrap().to_vec();
     }
-    if let Some(first) = blocks.first() {
-        let together = blocks.iter().all(|at| at == first);
-        axes.insert(if together { *first } else { 0 }, Axis::Block);
+    if !ids.is_empty() {
+        let first = blocks.first().copied().unwrap_or(0);
+        let together = blocks.iter().all(|at| *at == first);
+        axes.insert(if together { first } else { 0 }, Axis::Block);
     }
     let lens: Vec<Vec<usize>> = axes
         .iter()
@@ -263,6 +267,20 @@ fn indexing_reads_like_pytorch() {
     // Apart from each other the indices come first; an integer between them is applied before.
     assert_eq!(shape(x.index((&ids, .., &ids))), [3, 3]);
     assert_eq!(shape(x.unsqueeze(0).unwrap().index((.., &ids, 0, &ids))), [1, 3]);
+    // An index tensor without dimensions is as an integer; a mask without dimensions is for all there is, in a new dimension.
+    let zero = Tensor::new(&device, 0).unwrap();
+    assert_eq!(shape(x.index((&zero, .., &ids))), [3, 3]);
+    assert_eq!(shape(x.index((1.., &zero, &ids))), [1, 3]);
+    assert_eq!(shape(x.unsqueeze(1).unwrap().index((&ids, .., .., &zero))), [3, 1, 3]);
+    let [yes, no] = [true, false].map(|all| Tensor::new(&device, u8::from(all)).unwrap());
+    assert_eq!(shape(x.index(&yes)), [1, 2, 3, 4]);
+    assert_eq!(shape(x.index((.., &no))), [2, 0, 3, 4]);
+    assert_eq!(shape(x.index((&ids, &yes, .., &ids))), [3, 3]);
+    for (all, want) in [(&no, 0), (&yes, 9)] {
+        let y = zero.mul_scalar(1).unwrap();
+        y.index_put_(all, &Tensor::new(&device, 9).unwrap(), Put::Replace).unwrap();
+        assert_eq!(y.item::<i32>().unwrap(), want);
+    }
     // The mask of two dimensions waits for its count.
     let mask = x.index((.., .., 0)).unwrap().gt_scalar(4).unwrap();
     assert_eq!(shape(x.index(&mask)), [4, 4]);
@@ -314,6 +332,10 @@ fn indices_that_do_not_fit_are_refused() {
     says(x.index(vec![Index::NewAxis; 9]), "a new dimension for shape");
     let (two, three) = (Tensor::new(&device, [0, 1]).unwrap(), Tensor::new(&device, [0, 1, 1]).unwrap());
     says(x.index((&two, &three)), "[2]");
+    says(
+        x.index(&three.reshape(&[1, 1, 1, 1, 1, 1, 1, 3]).unwrap()),
+        "index: shape [1, 1, 1, 1, 1, 1, 1, 3, 3] has 9 dimensions",
+    );
     says(x.index_put(0, &two, Put::Replace), "i32");
     says(x.index_put(0, &two.to_dtype(DType::F32).unwrap(), Put::Replace), "[2]");
     assert!(matches!(x.index(&x), Err(Error::DType { .. })));

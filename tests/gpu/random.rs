@@ -492,6 +492,8 @@ fn what_cannot_be_drawn_is_refused() {
         ("exponential_", x.exponential_(f64::NAN)),
         ("bernoulli_", x.bernoulli_(1.1)),
         ("bernoulli_", x.bernoulli_(f64::NAN)),
+        ("dropout: p is 1.5", x.dropout(1.5).map(drop)),
+        ("dropout: p is NaN", x.dropout(f64::NAN).map(drop)),
         ("random_", x.random_(3, 3)),
         ("random_", half.random_(0, 3000)),
         ("random_", whole.random_(0, 1 << 40)),
@@ -511,7 +513,7 @@ fn what_cannot_be_drawn_is_refused() {
     ];
     for (op, result) in refused {
         let error = result.expect_err(op).to_string();
-        assert!(error.starts_with(&format!("{op}: ")) && error.contains("\nhelp: "), "{op}: {error}");
+        assert!(error.starts_with(op) && error.contains(": ") && error.contains("\nhelp: "), "{op}: {error}");
     }
     device.synchronize().unwrap();
     // What only the device knows comes at the next call that waits, once.
