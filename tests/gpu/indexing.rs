@@ -333,7 +333,7 @@ fn indices_that_do_not_fit_are_refused() {
     let (two, three) = (Tensor::new(&device, [0, 1]).unwrap(), Tensor::new(&device, [0, 1, 1]).unwrap());
     says(x.index((&two, &three)), "[2]");
     says(
-        x.index(&three.reshape(&[1, 1, 1, 1, 1, 1, 1, 3]).unwrap()),
+        x.index(three.reshape(&[1, 1, 1, 1, 1, 1, 1, 3]).unwrap()),
         "index: shape [1, 1, 1, 1, 1, 1, 1, 3, 3] has 9 dimensions",
     );
     says(x.index_put(0, &two, Put::Replace), "i32");
