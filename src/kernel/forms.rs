@@ -449,10 +449,13 @@ pub const BF16_STATE: u8 = 1;
 pub(super) const SGD: &[Form] = update_forms!(&["shared/index", "optim/sgd"], []).split_at(1).0;
 pub(super) const SGD_MOMENTUM: &[Form] = update_forms!(&["shared/index", "optim/sgd_momentum"], ["momentum_buffer"]);
 pub(super) const ADAM: &[Form] =
-    update_forms!(&["shared/index", "shared/float", "optim/smoothed", "optim/adam"], ["exp_avg", "exp_avg_sq"]);
-pub(super) const ADAM_AMSGRAD: &[Form] =
-    update_forms!(&["shared/index", "shared/float", "optim/largest", "optim/adam"], ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"]);
-pub(super) const NADAM: &[Form] = update_forms!(&["shared/index", "shared/float", "optim/nadam"], ["exp_avg", "exp_avg_sq"]);
+    update_forms!(&["shared/index", "shared/float", "optim/moments", "optim/smoothed", "optim/adam"], ["exp_avg", "exp_avg_sq"]);
+pub(super) const ADAM_AMSGRAD: &[Form] = update_forms!(
+    &["shared/index", "shared/float", "optim/moments", "optim/largest", "optim/adam"],
+    ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"]
+);
+pub(super) const NADAM: &[Form] =
+    update_forms!(&["shared/index", "shared/float", "optim/moments", "optim/nadam"], ["exp_avg", "exp_avg_sq"]);
 pub(super) const ADAGRAD: &[Form] = update_forms!(&["shared/index", "optim/adagrad"], ["sum"]);
 pub(super) const RMSPROP: &[Form] =
     update_forms!(&["shared/index", "optim/uncentered", "optim/direct", "optim/rmsprop"], ["square_avg"]);

@@ -421,6 +421,7 @@ pub const FILES: &[(&str, &str)] = files![
     "optim/count_steps"
     "optim/direct"
     "optim/largest"
+    "optim/moments"
     "optim/nadam"
     "optim/rmsprop"
     "optim/sgd"

@@ -332,10 +332,7 @@ fn indices_that_do_not_fit_are_refused() {
     says(x.index(vec![Index::NewAxis; 9]), "a new dimension for shape");
     let (two, three) = (Tensor::new(&device, [0, 1]).unwrap(), Tensor::new(&device, [0, 1, 1]).unwrap());
     says(x.index((&two, &three)), "[2]");
-    says(
-        x.index(three.reshape(&[1, 1, 1, 1, 1, 1, 1, 3]).unwrap()),
-        "index: shape [1, 1, 1, 1, 1, 1, 1, 3, 3] has 9 dimensions",
-    );
+    says(x.index(three.reshape(&[1, 1, 1, 1, 1, 1, 1, 3]).unwrap()), "index: shape [1, 1, 1, 1, 1, 1, 1, 3, 3] has 9 dimensions");
     says(x.index_put(0, &two, Put::Replace), "i32");
     says(x.index_put(0, &two.to_dtype(DType::F32).unwrap(), Put::Replace), "[2]");
     assert!(matches!(x.index(&x), Err(Error::DType { .. })));
