@@ -4,6 +4,9 @@
 //! each at most), so that few dispatches reach all of it. A part of a parameter is a view.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::group::{ParamGroup, saved};
 use crate::device::Device;
@@ -12,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::copy;
 use crate::ops::optim::{Control, Rule, Stepping, check_scale, flat, gradient, in_range, step_};
-use crate::tensor::Tensor;
+use crate::tensor::{Storage, Tensor};
 
 /// A part of an optimizer's state: PyTorch's name, and what it starts with.
 pub(super) type Part = (&'static str, f64);
@@ -68,6 +71,7 @@ impl Stepper {
     #[track_caller]
     pub(super) fn step(&mut self, rule: &Rule, scale: Option<&Tensor>) -> Result<()> {
         scale.map_or(Ok(()), |scale| check_scale(rule.op, scale))?;
+        self.check_distinct(rule.op)?;
         let mut grads = Vec::new();
         for (number, group, _, param) in self.numbered() {
             if let Some(grad) = param.grad().filter(|_| !param.is_empty()) {
@@ -105,6 +109,18 @@ impl Stepper {
             let scale = scale.map(|scale| if scale.device().same(&device) { Ok(scale.clone()) } else { scale.to(&device) });
             control.count(rule, &stepping, scale.transpose()?.as_ref())?;
             step_(control, rule, &stepping, &groups)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a parameter that is there twice, as PyTorch does: both would be stepped at the same time.
+    fn check_distinct(&self, op: &'static str) -> Result<()> {
+        let mut known: FxHashMap<(*const Storage, usize), &str> = FxHashMap::default();
+        for (_, _, name, param) in self.numbered().filter(|(.., param)| !param.is_empty()) {
+            if let Some(first) = known.insert((Arc::as_ptr(&param.storage), param.layout().offset()), name) {
+                let fact = format!("parameters {first} and {name} of shape {:?} are one tensor", param.shape());
+                return Err(Error::argument(op, fact, "give the optimizer each tensor once, in one group"));
+            }
         }
         Ok(())
     }

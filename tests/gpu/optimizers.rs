@@ -131,6 +131,18 @@ fn fifteen_groups_have_learning_rates_of_their_own() {
     }
 }
 
+#[test]
+fn a_parameter_that_is_there_twice_is_refused() {
+    let device = device();
+    let param = Tensor::new(&device, [1.0f32, 2.0]).unwrap().requires_grad_(true).unwrap();
+    let group = |name: &str| ParamGroup::new(vec![(name.into(), param.clone())], 0.1, 0.0);
+    let mut sgd = Sgd::new(vec![group("a"), group("b")], SgdOptions::default());
+    param.set_grad(Some(Tensor::new(&device, [0.5f32, 0.5]).unwrap())).unwrap();
+    let text = sgd.step().unwrap_err().to_string();
+    assert!(text.starts_with("sgd_: parameters a and b of shape [2] are one tensor\nhelp: "), "{text}");
+    assert_eq!(read(&param), [1.0, 2.0]);
+}
+
 /// Parameters of halves are stepped in f32, and parameter and state are rounded once.
 #[test]
 fn halves_are_rounded_once() {
