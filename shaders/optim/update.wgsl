@@ -32,7 +32,7 @@ fn main(
     let places = load_control(table + 2u * low + 1u);
     let number = head.z & 0xffffffu;
     let group_settings = p.groups[head.z >> 24u];
-    let step = bitcast<f32>(word_control(p.steps + number));
+    let step = bitcast<f32>(word_control(p.steps + number)) + 1.0;
     let product = bitcast<f32>(word_control(p.products + number));
     let row = Row(group_settings.x, group_settings.y, step, places.yzw, prepare(group_settings.x, step, product));
     let grad_scale = bitcast<f32>(top.x);

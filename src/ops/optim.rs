@@ -102,9 +102,9 @@ impl Control {
         }
     }
 
-    /// Counts a step of these parameters, whose gradients are to be multiplied by `scale` (`None`: 1).
+    /// Says which parameters step, and that their gradients are multiplied by `scale` (`None`: 1).
     #[track_caller]
-    pub(crate) fn count(&mut self, rule: &Rule, stepping: &[Stepping<'_>], scale: Option<&Tensor>) -> Result<()> {
+    pub(crate) fn begin(&mut self, stepping: &[Stepping<'_>], scale: Option<&Tensor>) -> Result<()> {
         match scale {
             Some(scale) => copy::copy_(&self.view(0), scale)?,
             None if self.scaled => self.write(0, &[1f32.to_bits()])?,
@@ -117,6 +117,12 @@ impl Control {
             self.write(4 + 2 * self.params, &active)?;
             self.active = active;
         }
+        Ok(())
+    }
+
+    /// Counts a step of the parameters that [`Control::begin`] was given, after it: one that is refused is none.
+    #[track_caller]
+    pub(crate) fn count(&self, rule: &Rule) -> Result<()> {
         let kernel = Kernel::count_steps.form(0);
         let (beta1, decay) = rule.momentum;
         let word = |blocks: usize| index(rule.op, 4 + blocks * self.params);
@@ -135,7 +141,7 @@ impl Control {
 }
 
 /// Enqueues a step of all of them: state and parameters are written, by a dispatch for every set of segments that they lie in.
-/// `groups` are (learning rate, weight decay). The parameters are of the control's device, and were counted.
+/// `groups` are (learning rate, weight decay). The parameters are of the control's device, which was told of them.
 #[track_caller]
 pub(crate) fn step_(control: &mut Control, rule: &Rule, stepping: &[Stepping<'_>], groups: &[(f64, f64)]) -> Result<()> {
     // (type, type of the state, which twelve groups): one kernel and its numbers.

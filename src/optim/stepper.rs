@@ -107,8 +107,9 @@ impl Stepper {
                 })
                 .collect();
             let scale = scale.map(|scale| if scale.device().same(&device) { Ok(scale.clone()) } else { scale.to(&device) });
-            control.count(rule, &stepping, scale.transpose()?.as_ref())?;
+            control.begin(&stepping, scale.transpose()?.as_ref())?;
             step_(control, rule, &stepping, &groups)?;
+            control.count(rule)?;
         }
         Ok(())
     }

@@ -313,3 +313,76 @@ fn state_goes_on_in_a_new_optimizer() {
         }
     }
 }
+
+/// Threads step models of their own on streams of their own, while memory moves all the time: the bits are those of one at a time.
+#[test]
+fn threads_step_while_another_compacts() {
+    let run = |device: &linn::Device, seed: u32| -> Vec<f32> {
+        let stream = device.new_stream();
+        let _guard = stream.enter();
+        let make = |i: usize| {
+            let len = 3000 + 257 * i;
+            Tensor::from_slice(device, &[len], &numbers(seed + i as u32, len)).unwrap().requires_grad_(true).unwrap()
+        };
+        let params: Vec<Tensor> = (0..10).map(make).collect();
+        let named = params.iter().enumerate().map(|(i, param)| (i.to_string(), param.clone())).collect();
+        let mut adam = Adam::adamw(vec![ParamGroup::new(named, 0.01, 0.1)], AdamOptions::default());
+        for step in 0..15 {
+            // Holes for others to fill, so that blocks move.
+            let hole = Tensor::zeros(device, &[2000 + 1000 * (step % 3)]).unwrap();
+            params.iter().for_each(|param| param.set_grad(Some(param.detach().mul_scalar(0.1).unwrap())).unwrap());
+            drop(hole);
+            adam.step().unwrap();
+            adam.zero_grad();
+        }
+        params.iter().flat_map(read).collect()
+    };
+    let seeds = [1, 100, 200];
+    let calm = open(DeviceOptions::default());
+    let want: Vec<Vec<f32>> = seeds.iter().map(|seed| run(&calm, *seed)).collect();
+    let device = open(DeviceOptions::default());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let got: Vec<Vec<f32>> = std::thread::scope(|scope| {
+        let (device, run, done) = (&device, &run, &done);
+        let mover = scope.spawn(move || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                device.compact(u64::MAX).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let threads: Vec<_> = seeds.iter().map(|seed| scope.spawn(move || run(device, *seed))).collect();
+        let got = threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        mover.join().unwrap();
+        got.into_iter().map(|result| result.unwrap()).collect()
+    });
+    assert!(got == want);
+}
+
+/// A parameter that an application uses is not stepped, and nor is any other; no step is counted. Then all are.
+#[test]
+fn an_exported_parameter_is_not_stepped() {
+    let device = open(DeviceOptions::default());
+    let make = || Tensor::new(&device, [1.0f32, 2.0]).unwrap().requires_grad_(true).unwrap();
+    let (a, b) = (make(), make());
+    let named = vec![("a".into(), a.clone()), ("b".into(), b.clone())];
+    let mut adam = Adam::new(vec![ParamGroup::new(named, 0.5, 0.0)], AdamOptions::default());
+    for param in [&a, &b] {
+        param.set_grad(Some(Tensor::new(&device, [0.5f32, -0.5]).unwrap())).unwrap();
+    }
+    let export = b.detach().export().unwrap();
+    let text = adam.step().unwrap_err().to_string();
+    assert!(text.starts_with("adam") && text.contains("exported") && text.contains("help: "), "{text}");
+    export.submitted();
+    assert_eq!((read(&a), read(&b)), (vec![1.0, 2.0], vec![1.0, 2.0]));
+    assert_eq!(adam_steps(&adam), [0.0, 0.0]);
+    adam.step().unwrap();
+    for param in [&a, &b] {
+        assert_close("the first step is lr along the sign", &read(param), &[0.5, 2.5], 1e-5, 1e-5);
+    }
+    assert_eq!(adam_steps(&adam), [1.0, 1.0]);
+}
+
+fn adam_steps(adam: &Adam) -> Vec<f32> {
+    adam.state().iter().filter(|(name, _)| name.starts_with("step.")).flat_map(|(_, count)| read(count)).collect()
+}
