@@ -29,7 +29,7 @@ use crate::kernel::catalog::Role;
 pub struct KernelSource<'a> {
     /// What errors, order edges and traces call it.
     pub name: &'static str,
-    /// The shader.
+    /// The shader, at most 128 KiB.
     pub wgsl: &'a str,
     /// The function with `@compute` to run; `main` by default.
     pub entry_point: &'a str,
@@ -100,8 +100,36 @@ pub(crate) struct Allowed<'a> {
     pub(crate) subgroups: bool,
 }
 
+/// The stack of threads that compile WGSL: the compiler recurses along chains of operators, of `else if` and of constants, some
+/// 250 bytes for each byte of the text.
+pub(crate) const COMPILER_STACK: usize = 64 << 20;
+/// Bytes of the longest text, which that stack is enough for.
+const LONGEST: usize = 128 << 10;
+/// Bytes of a text that any thread's stack is enough for.
+const SHORT: usize = 4 << 10;
+
 /// Checks `source`; the error says what does not fit, in naga's words where it is the WGSL.
 pub(crate) fn check(source: &KernelSource<'_>, allowed: &Allowed<'_>) -> Result<Checked> {
+    let len = source.wgsl.len();
+    if len > LONGEST {
+        let fact = format!("WGSL of {len} bytes");
+        return Err(Error::argument(source.name, fact, format!("write a kernel of at most {LONGEST} bytes, or several")));
+    }
+    // (A browser's thread cannot have another one.)
+    if len <= SHORT || cfg!(target_arch = "wasm32") {
+        return check_here(source, allowed);
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("linn-wgsl".into()).stack_size(COMPILER_STACK);
+        let failed =
+            |why: String| Error::argument(source.name, why, "try again with fewer threads, or report this as a fault of linn");
+        let checked = thread.spawn_scoped(scope, || check_here(source, allowed));
+        let checked = checked.map_err(|why| failed(format!("no thread to compile the WGSL: {why}")))?;
+        checked.join().unwrap_or_else(|_| Err(failed("the WGSL compiler panicked".into())))
+    })
+}
+
+fn check_here(source: &KernelSource<'_>, allowed: &Allowed<'_>) -> Result<Checked> {
     let (module, info) = parse(source, source.wgsl, allowed)?;
     let subject = Subject::new(source, &module, &info)?;
     if !module.overrides.is_empty() || subject.entry.workgroup_size_overrides.is_some() {

@@ -19,6 +19,7 @@ use crate::device::load::Load;
 use crate::device::waiter;
 use crate::device::{CLOSING, Gpu, Polling, Shared};
 use crate::kernel::pipeline::Registry;
+use crate::kernel::wgsl::COMPILER_STACK;
 use crate::stream::batch::Taken;
 use crate::stream::encode::{self, Encoder, Resolved, Uniform};
 use crate::stream::interop::last_words;
@@ -99,6 +100,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<crate::device::Closer, Strin
     let mut core = shared.lock();
     let thread = std::thread::Builder::new()
         .name("linn-queue".into())
+        .stack_size(COMPILER_STACK)
         .spawn(move || {
             become_queue_thread();
             // wgpu panics where a driver loses the device inside a wait: waiters are told, and later calls find a queue.

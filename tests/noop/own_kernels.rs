@@ -398,3 +398,39 @@ fn broken_texts_are_errors() {
     }
     assert!(kernels > 0 && errors > 1000, "{kernels} kernels, {errors} errors");
 }
+
+/// The WGSL compiler recurses along chains, as long as a text may be: that ends no process.
+#[test]
+fn long_chains_overflow_no_stack() {
+    let device = Device::noop(DeviceOptions::default()).unwrap();
+    let text = |head: &str, body: &str, value: &str| {
+        format!(
+            "{head}@group(0) @binding(0) var<storage, read_write> y: array<f32>;\n@compute @workgroup_size(64) \
+             fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ let a = y[id.x]; {body} y[id.x] = {value}; }}"
+        )
+    };
+    let constants: String =
+        (0..6000).map(|i| format!("const c{i} = c{};\n", i + 1)).chain(["const c6000 = 1.0;\n".into()]).collect();
+    let texts = [
+        text("", "", &vec!["a"; 60_000].join("+")),
+        text("", "", &format!("{}a", "- ".repeat(60_000))),
+        text("", &format!("if id.x == 1u {{}} {}", "else if id.x==1u {}".repeat(6_000)), "a"),
+        text(&constants, "", "c0"),
+    ];
+    const IN_OUT: &[KernelArg<'static>] = &[KernelArg::in_out("y", DType::F32)];
+    let source = |wgsl| KernelSource { name: "long", wgsl, args: IN_OUT, ..KernelSource::default() };
+    let y = Tensor::zeros(&device, &[64]).unwrap();
+    for wgsl in &texts {
+        assert!(wgsl.len() < 128 << 10 && wgsl.len() > 64 << 10, "{}", wgsl.len());
+        // Refused or compiled, as the compiler says; what matters is that there is an answer.
+        if let Ok(kernel) = WgslKernel::new(&device, source(wgsl)) {
+            kernel.launch(&[&y], &[], [1, 1, 1]).unwrap();
+        }
+        device.synchronize().unwrap();
+    }
+    let error = WgslKernel::new(&device, source(&text("", "", &vec!["a"; 70_000].join("+")))).unwrap_err().to_string();
+    assert!(
+        error.starts_with("long: WGSL of 140") && error.contains("\nhelp: write a kernel of at most 131072 bytes"),
+        "{error}"
+    );
+}
