@@ -414,34 +414,28 @@ pub(super) const COUNT_STEPS: &[Form] = &[Form {
     ..PLAIN
 }];
 
+/// The operands of an optimizer's step over many parameters, with state of type `$ty`.
+macro_rules! update_bindings {
+    ($ty:literal, [$($state:literal),*]) => {
+        &[
+            bind("param", Role::InOut, "many"),
+            bind("grad", Role::In, "many"),
+            bind("control", Role::In, "many_words"),
+            $(bind($state, Role::InOut, $ty),)*
+        ]
+    };
+}
 /// Optimizer steps over many parameters at once: [state of the parameter's type, state of bf16].
 macro_rules! update_forms {
-    ($pieces:expr, [$($state:literal),*]) => {{
+    ($pieces:expr, $state:tt) => {{
         const BASE: Form = Form {
             body: "optim/update",
-            bindings: &[
-                bind("param", Role::InOut, "many"),
-                bind("grad", Role::In, "many"),
-                bind("control", Role::In, "many_words"),
-                $(bind($state, Role::InOut, "many"),)*
-            ],
+            bindings: update_bindings!("many", $state),
             params: Some(params::Update::INFO),
             pieces: $pieces,
             ..PLAIN
         };
-        &[
-            BASE,
-            Form {
-                suffix: "bf16_state",
-                bindings: &[
-                    bind("param", Role::InOut, "many"),
-                    bind("grad", Role::In, "many"),
-                    bind("control", Role::In, "many_words"),
-                    $(bind($state, Role::InOut, "many_bf16"),)*
-                ],
-                ..BASE
-            },
-        ]
+        &[BASE, Form { suffix: "bf16_state", bindings: update_bindings!("many_bf16", $state), ..BASE }]
     }};
 }
 /// Form of optimizer steps whose state is bf16, whatever the type of the parameters.

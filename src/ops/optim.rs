@@ -34,7 +34,7 @@ pub(crate) struct Rule {
 /// A parameter that steps: the number it has in the optimizer, and its group.
 pub(crate) struct Stepping<'a> {
     pub(crate) param: &'a Tensor,
-    pub(crate) grad: Tensor,
+    pub(crate) grad: &'a Tensor,
     /// As `Rule::slots`; flat, padded to a multiple of 4.
     pub(crate) state: &'a [Tensor],
     pub(crate) number: usize,
@@ -155,18 +155,24 @@ pub(crate) fn step_(control: &mut Control, rule: &Rule, stepping: &[Stepping<'_>
             None => kinds.push((kind, vec![one])),
         }
     }
-    kinds.iter().try_for_each(|((dtype, state, block), members)| {
+    // Each kind has a part of the table to itself, which stays as it is while nothing moves.
+    let mut before = 0;
+    for ((dtype, state, block), members) in &kinds {
         let groups = &groups[block * MOST_GROUPS..groups.len().min((block + 1) * MOST_GROUPS)];
-        step_kind(control, rule, (*dtype, *state), members, groups)
-    })
+        step_kind(control, rule, (*dtype, *state), members, before, groups)?;
+        before += members.len();
+    }
+    Ok(())
 }
 
+/// A step of parameters of one kind, behind so many rows of the table.
 #[track_caller]
 fn step_kind(
     control: &mut Control,
     rule: &Rule,
     (dtype, state): (DType, DType),
     members: &[&Stepping<'_>],
+    before: usize,
     groups: &[(f64, f64)],
 ) -> Result<()> {
     let kernel = rule.kernel.form(if state == dtype { 0 } else { BF16_STATE });
@@ -201,7 +207,7 @@ fn step_kind(
             let len: usize = share.rows.iter().map(|row| members[*row].param.len()).sum();
             let rounds = grid::rounds(len, kernel.form().constant("WG"), device.class().is_cpu());
             let per_chunk = rounds as usize * kernel.form().constant("WG") as usize * 4;
-            let first_row = table.len() / 4;
+            let first_row = ROW * before + table.len();
             let mut chunks = 0;
             for row in &share.rows {
                 let one = members[*row];
@@ -220,7 +226,7 @@ fn step_kind(
                 rows: share.rows.len() as u32,
                 chunks: index(rule.op, chunks)?,
                 rounds,
-                table: base + index(rule.op, (control.table_word() / 4) + first_row)?,
+                table: base + index(rule.op, (control.table_word() + first_row) / 4)?,
                 steps: 4 * base + 4,
                 products: 4 * base + index(rule.op, 4 + control.params)?,
                 head: base,
@@ -237,9 +243,10 @@ fn step_kind(
                 Dispatch { params: bytemuck::bytes_of(&params).to_vec(), work: work.with_elements(len * rows[0].len()) };
             dispatches.push(dispatch);
         }
-        if !control.table.starts_with(&table) {
-            control.write(control.table_word(), &table)?;
-            control.table.splice(..table.len(), table);
+        let place = ROW * before..ROW * before + table.len();
+        if control.table[place.clone()] != table {
+            control.write(control.table_word() + place.start, &table)?;
+            control.table[place].copy_from_slice(&table);
         }
         // Where blocks have moved since, again.
         if multi::launch(&device, (kernel, dtype), &rows, &extents, &shares, &dispatches)? {
@@ -257,7 +264,7 @@ fn row<'a>(op: &'static str, one: &'a Stepping<'_>, control: &'a Tensor) -> Resu
         let start = (tensor.layout().offset() * size) as u64;
         Ok(Part { memory, bytes: start..start + (tensor.len().next_multiple_of(4) * size) as u64 })
     };
-    [one.param, &one.grad, control].into_iter().chain(one.state).map(part).collect()
+    [one.param, one.grad, control].into_iter().chain(one.state).map(part).collect()
 }
 
 /// `len` elements of a storage from `offset` on.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::group::{Optimizer, ParamGroup, saved};
+use super::group::{Optimizer, ParamGroup, check, saved};
 use super::stepper::incomplete;
 use crate::autograd::no_grad;
 use crate::dtype::DType;
@@ -49,14 +49,8 @@ pub struct Adafactor {
 struct State {
     /// `[1]`, f32.
     step: Tensor,
-    moment: Moment,
-}
-
-enum Moment {
-    /// Of matrices, and stacks of them: (`row_var`, `col_var`).
-    Factors(Tensor, Tensor),
-    /// Of vectors and numbers: `variance`.
-    Whole(Tensor),
+    /// As [`parts`] has them.
+    parts: Vec<Tensor>,
 }
 
 impl Adafactor {
@@ -68,13 +62,9 @@ impl Adafactor {
 
     fn check(&self) -> Result<()> {
         let AdafactorOptions { beta2_decay, eps: (eps1, eps2), d } = self.options;
-        for group in &self.groups {
-            let eps1 = eps1.unwrap_or(0.0);
-            let settings = [("lr", group.lr), ("weight_decay", group.weight_decay), ("-beta2_decay", -beta2_decay)];
-            in_range(OP, &settings, f64::INFINITY)?;
-            in_range(OP, &[("eps1", eps1), ("eps2", eps2), ("d - 1", d - 1.0)], f64::INFINITY)?;
-        }
-        Ok(())
+        check(OP, &self.groups)?;
+        let settings = [("-beta2_decay", -beta2_decay), ("eps1", eps1.unwrap_or(0.0)), ("eps2", eps2), ("d - 1", d - 1.0)];
+        in_range(OP, &settings, f64::INFINITY)
     }
 
     #[track_caller]
@@ -90,7 +80,7 @@ impl Adafactor {
                 if slot.is_none() {
                     let zeros = |shape: &[usize], dtype: DType| copy::full(param.device(), shape, 0.0, dtype);
                     let parts = parts(param).iter().map(|(_, shape)| zeros(shape, param.dtype())).collect::<Result<_>>()?;
-                    *slot = State::of(zeros(&[1], DType::F32)?, parts);
+                    *slot = Some(State::new(zeros(&[1], DType::F32)?, parts));
                 }
                 if let Some(state) = slot {
                     state.step(param, &grad, group, &self.options)?;
@@ -103,7 +93,7 @@ impl Adafactor {
 
 const OP: &str = "adafactor_";
 
-/// (name, shape) of the parts of a parameter's state.
+/// (name, shape) of the parts of a parameter's state: the factors of matrices and of stacks of them, else the variance.
 fn parts(param: &Tensor) -> Vec<(&'static str, Vec<usize>)> {
     let mut row = param.shape().to_vec();
     let mut col = row.clone();
@@ -117,15 +107,9 @@ fn parts(param: &Tensor) -> Vec<(&'static str, Vec<usize>)> {
 }
 
 impl State {
-    fn of(step: Tensor, mut parts: Vec<Tensor>) -> Option<State> {
-        let second = (parts.len() == 2).then(|| parts.pop()).flatten();
-        let first = parts.pop()?;
-        let moment = match second {
-            Some(col) => Moment::Factors(first, col),
-            None => Moment::Whole(first),
-        };
-        [&step].into_iter().chain(moment.tensors()).for_each(|tensor| tensor.set_category(Category::OptimizerState));
-        Some(State { step, moment })
+    fn new(step: Tensor, parts: Vec<Tensor>) -> State {
+        [&step].into_iter().chain(&parts).for_each(|tensor| tensor.set_category(Category::OptimizerState));
+        State { step, parts }
     }
 
     #[track_caller]
@@ -150,28 +134,19 @@ impl State {
             copy::copy_(moment, &next)?;
             Ok(next)
         };
-        let variance = match &self.moment {
-            Moment::Whole(variance) => toward(variance, &square)?,
-            Moment::Factors(row, col) => {
+        let variance = match self.parts.as_slice() {
+            [row, col] => {
                 let row = toward(row, &square.mean(&[-1], KeepDim::Keep)?)?;
                 let col = toward(col, &square.mean(&[-2], KeepDim::Keep)?)?;
                 row.mul(&col)?.div(&row.mean(&[-2], KeepDim::Keep)?.clamp(eps1, f64::INFINITY)?)?
             }
+            [variance, ..] => toward(variance, &square)?,
+            [] => return Ok(()),
         };
         let update = variance.clamp(eps1 * eps1, f64::INFINITY)?.rsqrt()?.mul(&g)?;
         let bound = rms(&update)?.mul_scalar(1.0 / d)?.clamp(1.0, f64::INFINITY)?;
         let decayed = if group.weight_decay == 0.0 { x } else { x.mul_scalar(1.0 - group.lr * group.weight_decay)? };
         copy::copy_(param, &decayed.sub(&update.mul(&alpha.div(&bound)?)?)?)
-    }
-}
-
-impl Moment {
-    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        let (first, second) = match self {
-            Moment::Factors(row, col) => (row, Some(col)),
-            Moment::Whole(variance) => (variance, None),
-        };
-        [first].into_iter().chain(second)
     }
 }
 
@@ -198,8 +173,7 @@ impl Optimizer for Adafactor {
             for ((name, param), state) in group.params.iter().zip(states) {
                 let Some(state) = state else { continue };
                 named.push((format!("step.{name}"), state.step.clone()));
-                let parts = parts(param);
-                let tensors = parts.iter().zip(state.moment.tensors());
+                let tensors = parts(param).into_iter().zip(&state.parts);
                 named.extend(tensors.map(|((part, _), tensor)| (format!("{part}.{name}"), tensor.clone())));
             }
         }
@@ -224,7 +198,7 @@ impl Optimizer for Adafactor {
                 }
                 let step = copy::copy(&step.ok_or_else(|| incomplete("step", name))?)?;
                 let own = found.into_iter().map(|(kind, tensor)| copy::copy(&tensor.ok_or_else(|| incomplete(kind, name))?));
-                loaded.push(State::of(step, own.collect::<Result<_>>()?));
+                loaded.push(Some(State::new(step, own.collect::<Result<_>>()?)));
             }
             all.push(loaded);
         }

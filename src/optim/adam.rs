@@ -81,7 +81,6 @@ impl Adam {
     fn rule(&self) -> Result<Rule> {
         const OP: &str = "adam_";
         let AdamOptions { betas: (beta1, beta2), eps, amsgrad } = self.options;
-        self.stepper.check(OP)?;
         check_betas(OP, (beta1, beta2), eps)?;
         Ok(Rule {
             op: OP,
@@ -131,7 +130,6 @@ impl NAdam {
     fn rule(&self) -> Result<Rule> {
         const OP: &str = "nadam_";
         let NAdamOptions { betas: (beta1, beta2), eps, momentum_decay, decay } = self.options;
-        self.stepper.check(OP)?;
         check_betas(OP, (beta1, beta2), eps)?;
         in_range(OP, &[("momentum_decay", momentum_decay)], f64::INFINITY)?;
         Ok(Rule {

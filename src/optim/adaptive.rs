@@ -41,7 +41,6 @@ impl Adagrad {
     fn rule(&self) -> Result<Rule> {
         const OP: &str = "adagrad_";
         let AdagradOptions { lr_decay, initial_accumulator_value, eps } = self.options;
-        self.stepper.check(OP)?;
         let settings = [("lr_decay", lr_decay), ("initial_accumulator_value", initial_accumulator_value), ("eps", eps)];
         in_range(OP, &settings, f64::INFINITY)?;
         Ok(Rule {
@@ -95,7 +94,6 @@ impl RmsProp {
     fn rule(&self) -> Result<Rule> {
         const OP: &str = "rmsprop_";
         let RmsPropOptions { alpha, eps, momentum, centered } = self.options;
-        self.stepper.check(OP)?;
         in_range(OP, &[("alpha", alpha), ("eps", eps), ("momentum", momentum)], f64::INFINITY)?;
         let (kernel, slots): (_, &[usize]) = match (centered, momentum != 0.0) {
             (false, false) => (Kernel::rmsprop, &[0]),

@@ -1,11 +1,15 @@
 //! What optimizers have in common: groups of parameters, and state that can be saved.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::ops::optim::in_range;
 use crate::stream::Origin;
-use crate::tensor::Tensor;
+use crate::tensor::{Storage, Tensor};
 
 /// Parameters that share a learning rate and a weight decay. Names are used for saved state.
 pub struct ParamGroup {
@@ -63,6 +67,22 @@ pub trait Optimizer {
     fn zero_grad(&self) {
         self.groups().iter().flat_map(|group| &group.params).for_each(|(_, param)| param.zero_grad());
     }
+}
+
+/// Refuses learning rates and weight decays that PyTorch refuses, and, as it does, a parameter that is there twice: both would be
+/// stepped at the same time.
+pub(super) fn check(op: &'static str, groups: &[ParamGroup]) -> Result<()> {
+    let mut known: FxHashMap<(*const Storage, usize), &str> = FxHashMap::default();
+    for group in groups {
+        in_range(op, &[("lr", group.lr), ("weight_decay", group.weight_decay)], f64::INFINITY)?;
+        for (name, param) in group.params.iter().filter(|(_, param)| !param.is_empty()) {
+            if let Some(first) = known.insert((Arc::as_ptr(&param.storage), param.layout().offset()), name) {
+                let fact = format!("parameters {first} and {name} of shape {:?} are one tensor", param.shape());
+                return Err(Error::argument(op, fact, "give the optimizer each tensor once, in one group"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The saved tensor `<prefix><kind>.<name>`, if there is one, checked against shape and type.

@@ -35,7 +35,6 @@ impl Sgd {
     fn rule(&self) -> Result<Rule> {
         const OP: &str = "sgd_";
         let SgdOptions { momentum, dampening, nesterov } = self.options;
-        self.stepper.check(OP)?;
         in_range(OP, &[("momentum", momentum)], f64::INFINITY)?;
         if nesterov && (momentum == 0.0 || dampening != 0.0) {
             let fact = format!("nesterov with momentum {momentum} and dampening {dampening}");

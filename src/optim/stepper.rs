@@ -4,18 +4,15 @@
 //! each at most), so that few dispatches reach all of it. A part of a parameter is a view.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use super::group::{ParamGroup, saved};
+use super::group::{ParamGroup, check, saved};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::copy;
-use crate::ops::optim::{Control, Rule, Stepping, check_scale, flat, gradient, in_range, step_};
-use crate::tensor::{Storage, Tensor};
+use crate::ops::optim::{Control, Rule, Stepping, check_scale, flat, gradient, step_};
+use crate::tensor::Tensor;
 
 /// A part of an optimizer's state: PyTorch's name, and what it starts with.
 pub(super) type Part = (&'static str, f64);
@@ -42,36 +39,17 @@ impl Stepper {
         Stepper { groups, parts: parts.to_vec(), state_dtype, states, controls: Vec::new() }
     }
 
-    /// Refuses learning rates and weight decays that PyTorch refuses.
-    pub(super) fn check(&self, op: &'static str) -> Result<()> {
-        let check = |group: &ParamGroup| in_range(op, &[("lr", group.lr), ("weight_decay", group.weight_decay)], f64::INFINITY);
-        self.groups.iter().try_for_each(check)
-    }
-
     /// (number, group, name, parameter)
     fn numbered(&self) -> impl Iterator<Item = (usize, usize, &str, &Tensor)> {
         let params = self.groups.iter().enumerate().flat_map(|(at, group)| group.params.iter().map(move |param| (at, param)));
         params.enumerate().map(|(number, (group, (name, param)))| (number, group, name.as_str(), param))
     }
 
-    /// The control of a device.
-    #[track_caller]
-    fn control(&mut self, device: &Device) -> Result<&mut Control> {
-        let at = match self.controls.iter().position(|control| control.device().same(device)) {
-            Some(at) => at,
-            None => {
-                self.controls.push(Control::new(device, self.states.len())?);
-                self.controls.len() - 1
-            }
-        };
-        Ok(&mut self.controls[at])
-    }
-
     /// One step of the parameters that have a gradient, by a rule whose settings were checked.
     #[track_caller]
     pub(super) fn step(&mut self, rule: &Rule, scale: Option<&Tensor>) -> Result<()> {
         scale.map_or(Ok(()), |scale| check_scale(rule.op, scale))?;
-        self.check_distinct(rule.op)?;
+        check(rule.op, &self.groups)?;
         let mut grads = Vec::new();
         for (number, group, _, param) in self.numbered() {
             if let Some(grad) = param.grad().filter(|_| !param.is_empty()) {
@@ -92,16 +70,14 @@ impl Stepper {
             }
         }
         for device in devices {
-            self.control(&device)?;
-            let Stepper { states, controls, .. } = self;
-            let Some(control) = controls.iter_mut().find(|control| control.device().same(&device)) else { continue };
+            let control = control(&mut self.controls, &device, self.states.len())?;
             let stepping: Vec<Stepping<'_>> = grads
                 .iter()
                 .filter(|(_, _, param, _)| param.device().same(&device))
                 .map(|(number, group, param, grad)| Stepping {
                     param,
-                    grad: grad.clone(),
-                    state: states[*number].as_deref().unwrap_or_default(),
+                    grad,
+                    state: self.states[*number].as_deref().unwrap_or_default(),
                     number: *number,
                     group: *group,
                 })
@@ -110,18 +86,6 @@ impl Stepper {
             control.begin(&stepping, scale.transpose()?.as_ref())?;
             step_(control, rule, &stepping, &groups)?;
             control.count(rule)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses a parameter that is there twice, as PyTorch does: both would be stepped at the same time.
-    fn check_distinct(&self, op: &'static str) -> Result<()> {
-        let mut known: FxHashMap<(*const Storage, usize), &str> = FxHashMap::default();
-        for (_, _, name, param) in self.numbered().filter(|(.., param)| !param.is_empty()) {
-            if let Some(first) = known.insert((Arc::as_ptr(&param.storage), param.layout().offset()), name) {
-                let fact = format!("parameters {first} and {name} of shape {:?} are one tensor", param.shape());
-                return Err(Error::argument(op, fact, "give the optimizer each tensor once, in one group"));
-            }
         }
         Ok(())
     }
@@ -211,7 +175,7 @@ impl Stepper {
             if counted.is_empty() {
                 counted.push(copy::full(param.device(), &[1], 1.0, DType::F32)?);
             }
-            let control = self.control(param.device())?;
+            let control = control(&mut self.controls, param.device(), self.states.len())?;
             let places = [control.steps(number), control.product(number)];
             places.iter().zip(&counted).try_for_each(|(place, count)| copy::copy_(place, count))?;
             for (state, part) in self.states[number].iter().flatten().zip(&parts) {
@@ -220,6 +184,19 @@ impl Stepper {
         }
         Ok(())
     }
+}
+
+/// The control of a device, for so many parameters.
+#[track_caller]
+fn control<'a>(controls: &'a mut Vec<Control>, device: &Device, params: usize) -> Result<&'a mut Control> {
+    let at = match controls.iter().position(|control| control.device().same(device)) {
+        Some(at) => at,
+        None => {
+            controls.push(Control::new(device, params)?);
+            controls.len() - 1
+        }
+    };
+    Ok(&mut controls[at])
 }
 
 /// The name of step counts.

@@ -324,13 +324,7 @@ pub(crate) fn launch(
     };
     let mut bound: SmallVec<[PlaceId; 6]> = SmallVec::new();
     sharing.bound().for_each(|i| bound.push(blocks[i]));
-    if bound.len() > limits.max_storage_buffers as usize {
-        return Err(Error::Limit {
-            op: row.name,
-            fact: format!("needs {} storage buffers, the adapter has {}", bound.len(), limits.max_storage_buffers),
-            help: "use another adapter".into(),
-        });
-    }
+    expect_buffers(device, row.name, bound.len())?;
     let registry = queue::registry(device.shared()).ok_or_else(|| Error::DeviceLost { fact: "the device is closed".into() })?;
     let pipeline = registry.pipeline(device, kernel, dtype, sharing)?;
     let windows = windows.is_some().then(|| Box::new(sharing.bound().map(window).collect()));
@@ -344,6 +338,16 @@ pub(crate) fn launch(
         }
     }
     enqueue(device, core, &accesses, Command { label: row.name, location: Origin::line(), op }, params)
+}
+
+/// Refuses more storage buffers than the adapter has.
+fn expect_buffers(device: &Device, op: &'static str, bound: usize) -> Result<()> {
+    let most = device.limits().max_storage_buffers;
+    if bound <= most as usize {
+        return Ok(());
+    }
+    let fact = format!("needs {bound} storage buffers, the adapter has {most}");
+    Err(Error::Limit { op, fact, help: "use another adapter".into() })
 }
 
 /// What is bound of each operand, where not all of every one is; an error where that is more than `limit` bytes.

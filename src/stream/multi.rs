@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::ids::SegmentId;
 use crate::kernel::grid::Work;
 use crate::kernel::{KernelId, Role, Sharing};
-use crate::stream::{BINDING_UNIT, Origin, current_id, queue, submit_some};
+use crate::stream::{BINDING_UNIT, Origin, current_id, expect_buffers, queue, submit_some};
 use crate::timeline::{Access, AccessList};
 
 /// The bytes of an operand: what of which memory.
@@ -121,22 +121,11 @@ pub(crate) fn launch(
     dispatches: &[Dispatch],
 ) -> Result<bool> {
     let (row, form) = (kernel.row(), kernel.form());
-    let limits = device.limits();
     let registry = queue::registry(device.shared()).ok_or_else(|| Error::DeviceLost { fact: "the device is closed".into() })?;
     let mut commands = Vec::with_capacity(shares.len());
     for (share, dispatch) in shares.iter().zip(dispatches) {
         let sharing = Sharing::of(&share.windows, 0);
-        if sharing.bound().count() > limits.max_storage_buffers as usize {
-            return Err(Error::Limit {
-                op: row.name,
-                fact: format!(
-                    "needs {} storage buffers, the adapter has {}",
-                    sharing.bound().count(),
-                    limits.max_storage_buffers
-                ),
-                help: "use another adapter".into(),
-            });
-        }
+        expect_buffers(device, row.name, sharing.bound().count())?;
         let pipeline = registry.pipeline(device, kernel, dtype, sharing)?;
         let mut accesses = AccessList::default();
         for at in &share.rows {

@@ -125,9 +125,12 @@ fn fifteen_groups_have_learning_rates_of_their_own() {
     let group = |(i, param): (usize, &Tensor)| ParamGroup::new(vec![(i.to_string(), param.clone())], i as f64, 0.0);
     let mut sgd = Sgd::new(params.iter().enumerate().map(group).collect(), SgdOptions::default());
     params.iter().for_each(|param| param.set_grad(Some(Tensor::new(&device, [0.5f32]).unwrap())).unwrap());
-    sgd.step().unwrap();
-    for (i, param) in params.iter().enumerate() {
-        assert_eq!(read(param), [1.0 - 0.5 * i as f32]);
+    // The tables of both dispatches stay where they are from step to step.
+    for steps in 1..=3 {
+        sgd.step().unwrap();
+        for (i, param) in params.iter().enumerate() {
+            assert_eq!(read(param), [1.0 - 0.5 * steps as f32 * i as f32]);
+        }
     }
 }
 
@@ -140,6 +143,9 @@ fn a_parameter_that_is_there_twice_is_refused() {
     param.set_grad(Some(Tensor::new(&device, [0.5f32, 0.5]).unwrap())).unwrap();
     let text = sgd.step().unwrap_err().to_string();
     assert!(text.starts_with("sgd_: parameters a and b of shape [2] are one tensor\nhelp: "), "{text}");
+    let mut adafactor = Adafactor::new(vec![group("a"), group("b")], AdafactorOptions::default());
+    let text = adafactor.step().unwrap_err().to_string();
+    assert!(text.starts_with("adafactor_: parameters a and b of shape [2] are one tensor\nhelp: "), "{text}");
     assert_eq!(read(&param), [1.0, 2.0]);
 }
 
