@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use linn::nn::{Gpt, GptConfig, Module};
-use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_scale, grad_norm};
+use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Scaling, clip_scale, grad_norm};
 use linn::{Device, Tensor};
 
 const BATCH: usize = 12;
@@ -54,7 +54,7 @@ impl Bench {
         let loss = self.model.loss(&self.inputs, &self.targets)?;
         loss.backward()?;
         let scale = clip_scale(&grad_norm(&self.parameters)?, 1.0)?;
-        self.optimizer.step_scaled(Some(&scale))?;
+        self.optimizer.step_with(Scaling { grad_scale: Some(&scale), ..Scaling::default() })?;
         Ok(loss.detach())
     }
 }

@@ -7,7 +7,7 @@ use linn::autograd::no_grad;
 use linn::data::{Loader, Sampler, Text, Upload, Vocabulary};
 use linn::device::Device;
 use linn::nn::{Gpt, Module};
-use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_scale, grad_norm};
+use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Scaling, clip_scale, grad_norm};
 use linn::tensor::{Tensor, TensorRead};
 
 use super::checkpoint::{self, Facts, Resumed};
@@ -157,7 +157,7 @@ impl Trainer {
     fn update(&mut self, clip: f64) -> Result<()> {
         let scale = if clip > 0.0 { Some(clip_scale(&grad_norm(&self.parameters)?, clip)?) } else { None };
         self.whole = false;
-        self.optimizer.step_scaled(scale.as_ref())?;
+        self.optimizer.step_with(Scaling { grad_scale: scale.as_ref(), ..Scaling::default() })?;
         self.whole = true;
         self.step += 1;
         Ok(())

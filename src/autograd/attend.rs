@@ -1,5 +1,6 @@
 //! Scaled dot-product attention with everything that PyTorch's function takes. Letters: T and S positions, D and E widths.
 
+use super::autocast::in_autocast;
 use super::halves::rounded_once;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -40,6 +41,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scaled_dot_product_attention_with(&self, k: &Tensor, v: &Tensor, options: AttentionOptions<'_>) -> Result<Tensor> {
+        in_autocast!(OP, (q = self, k, v), q.scaled_dot_product_attention_with(&k, &v, options));
         expect_float(OP, self)?;
         let ([.., _, d], [.., s, key_width], [.., values, _]) = (self.shape(), k.shape(), v.shape()) else {
             return Err(unfit(self, k, v));

@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::autocast::autocast_guard;
 use super::graph::{Edge, Leaf, Node, RegisteredHook, edge_of, lock};
 use super::mode::no_grad_guard;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::{binary, copy};
@@ -67,7 +69,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn backward_with(&self, options: BackwardOptions) -> Result<()> {
-        let (_no_grad, _origin) = (no_grad_guard(), Origin::enter());
+        let (_no_grad, _types, _origin) = (no_grad_guard(), autocast_guard(DType::F32)?, Origin::enter());
         let root = (root_edge("backward", self)?, root_gradient("backward", self, options.gradient)?);
         Walk::new(options.retain, Vec::new()).run(vec![root]).map(drop)
     }
@@ -87,7 +89,7 @@ impl Tensor {
 /// ```
 #[track_caller]
 pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    let (_no_grad, _origin) = (no_grad_guard(), Origin::enter());
+    let (_no_grad, _types, _origin) = (no_grad_guard(), autocast_guard(DType::F32)?, Origin::enter());
     let roots = outputs
         .iter()
         .map(|output| Ok((root_edge("grad", output)?, root_gradient("grad", output, None)?)))

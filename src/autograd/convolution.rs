@@ -1,6 +1,7 @@
 //! Convolutions, as one matrix product with the windows of the input. Letters: N samples, C and O channels of the input and the
 //! result, G groups, K entries of a window.
 
+use super::autocast::in_autocast;
 use super::halves::rounded_once;
 use super::rearrange::PadMode;
 use super::windows::{Over, Windows, sizes};
@@ -66,6 +67,7 @@ macro_rules! convolutions {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, weight: &Tensor, bias: Option<&Tensor>, options: $options<'_>) -> Result<Tensor> {
+            in_autocast!(stringify!($name), (x = self, w = weight, c = bias), x.$name(&w, c.as_ref(), options));
             Over::pictures(stringify!($name), self, $dims).and_then(|over| $of(over, weight, bias, options))
         }
     )* } };

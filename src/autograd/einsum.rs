@@ -1,5 +1,6 @@
 //! Sums of products in Einstein's notation, by batched matrix products of two operands after the other.
 
+use super::autocast::in_autocast;
 use super::views::signed;
 use crate::error::{Error, Result};
 use crate::layout::MAX_RANK;
@@ -30,6 +31,7 @@ struct Named {
 /// ```
 #[track_caller]
 pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
+    in_autocast!("einsum", (list = operands), einsum(equation, &list.iter().collect::<Vec<_>>()));
     let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, output) = match text.split_once("->") {
         Some((inputs, output)) => (inputs.to_string(), Some(output.to_string())),

@@ -1,6 +1,7 @@
 //! Differentiable functions of one and two tensors, element by element. Where PyTorch's gradient is 0 everywhere (`floor`), so
 //! is this one.
 
+use super::autocast::in_autocast;
 use super::graph::{Backward, Grads};
 use super::halves::rounded_once;
 use super::record::{record, record_unary};
@@ -18,6 +19,7 @@ macro_rules! unary_methods {
         #[doc = "\n\n[Shapes, types and errors](crate::autograd#shapes-types-and-errors) are those of all functions of elements."]
         #[track_caller]
         pub fn $name(&self) -> Result<Tensor> {
+            in_autocast!(stringify!($name), (x = self), x.$name());
             let out = ops::unary::$name(self)?;
             let kept = unary_methods!(@$kept self, out);
             record_unary(stringify!($name), self, &[&kept], out, |b| $rule(b.saved(0), b.grad()))
@@ -615,6 +617,7 @@ impl Tensor {
     #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
         const OP: &str = "prelu";
+        in_autocast!(OP, (x = self, w = weight), x.prelu(&w));
         let channels = self.shape().get(1).copied().unwrap_or(1);
         if weight.rank() > 1 || (weight.len() != 1 && (self.rank() == 0 || weight.len() != channels)) {
             return Err(Error::shape(
@@ -694,6 +697,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn softplus(&self, beta: f64, threshold: f64) -> Result<Tensor> {
+        in_autocast!("softplus", (x = self), x.softplus(beta, threshold));
         let out = ops::unary::softplus(self, beta, threshold)?;
         record_unary("softplus", self, &[self], out, move |b| {
             ops::unary::softplus_backward(b.saved(0), b.grad(), beta, threshold)

@@ -1,5 +1,6 @@
 //! Losses under PyTorch's names, put together from other methods, whose gradients they have.
 
+use super::autocast::in_autocast;
 use super::graph::Grads;
 use super::halves::rounded_once;
 use super::record::record;
@@ -86,6 +87,7 @@ impl Tensor {
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "mse_loss";
+        in_autocast!(OP, (x = self, t = target), x.mse_loss(&t, reduction));
         rounded_once(OP, [self, target], |[x, t]| reduction.of(OP, &x.apart(OP, t)?.square()?))
     }
 
@@ -103,6 +105,7 @@ impl Tensor {
     #[track_caller]
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "l1_loss";
+        in_autocast!(OP, (x = self, t = target), x.l1_loss(&t, reduction));
         rounded_once(OP, [self, target], |[x, t]| reduction.of(OP, &x.apart(OP, t)?.abs()?))
     }
 
@@ -120,6 +123,7 @@ impl Tensor {
     #[track_caller]
     pub fn smooth_l1_loss(&self, target: &Tensor, beta: f64, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "smooth_l1_loss";
+        in_autocast!(OP, (x = self, t = target), x.smooth_l1_loss(&t, beta, reduction));
         if beta.is_nan() || beta < 0.0 {
             return Err(Error::argument(OP, format!("beta is {beta} (shape {:?})", self.shape()), "pass a beta of at least 0"));
         }
@@ -144,6 +148,7 @@ impl Tensor {
     #[track_caller]
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "huber_loss";
+        in_autocast!(OP, (x = self, t = target), x.huber_loss(&t, delta, reduction));
         if delta.is_nan() || delta <= 0.0 {
             return Err(Error::argument(OP, format!("delta is {delta} (shape {:?})", self.shape()), "pass a delta above 0"));
         }
@@ -164,6 +169,7 @@ impl Tensor {
     #[track_caller]
     pub fn kl_div(&self, target: &Tensor, log_target: bool, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "kl_div";
+        in_autocast!(OP, (x = self, t = target), x.kl_div(&t, log_target, reduction));
         expect_float(OP, self)?;
         broadcast_shapes(OP, self.shape(), target.shape())?;
         rounded_once(OP, [self, target], |[x, t]| {
@@ -190,6 +196,7 @@ impl Tensor {
     #[track_caller]
     pub fn binary_cross_entropy(&self, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Result<Tensor> {
         const OP: &str = "binary_cross_entropy";
+        in_autocast!(OP, (x = self, t = target, w = weight), x.binary_cross_entropy(&t, w.as_ref(), reduction));
         expect_float(OP, self)?;
         same_shape(OP, self, target)?;
         rounded_once(OP, [self, target], |[x, t]| {
@@ -226,6 +233,11 @@ impl Tensor {
         reduction: Reduction,
     ) -> Result<Tensor> {
         const OP: &str = "binary_cross_entropy_with_logits";
+        in_autocast!(
+            OP,
+            (x = self, t = target, w = weight, p = pos_weight),
+            x.binary_cross_entropy_with_logits(&t, w.as_ref(), p.as_ref(), reduction)
+        );
         expect_float(OP, self)?;
         same_shape(OP, self, target)?;
         rounded_once(OP, [self, target], |[x, t]| {
@@ -266,6 +278,7 @@ impl Tensor {
     #[track_caller]
     pub fn nll_loss(&self, target: &Tensor, options: ClassOptions<'_>) -> Result<Tensor> {
         const OP: &str = "nll_loss";
+        in_autocast!(OP, (x = self, w = options.weight), x.nll_loss(target, ClassOptions { weight: w.as_ref(), ..options }));
         rounded_once(OP, [self], |[x]| {
             let picked = x.picked(OP, target, options)?;
             picked.reduce(OP, picked.losses.clone(), options.reduction)
@@ -286,6 +299,11 @@ impl Tensor {
     #[track_caller]
     pub fn cross_entropy_with(&self, target: &Tensor, options: ClassOptions<'_>) -> Result<Tensor> {
         const OP: &str = "cross_entropy";
+        in_autocast!(
+            OP,
+            (x = self, w = options.weight),
+            x.cross_entropy_with(target, ClassOptions { weight: w.as_ref(), ..options })
+        );
         let smoothing = options.label_smoothing;
         if !(0.0..=1.0).contains(&smoothing) {
             let fact = format!("label_smoothing is {smoothing} (shape {:?})", self.shape());

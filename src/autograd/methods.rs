@@ -4,6 +4,7 @@
 //! `views.rs` and `parts.rs`, statistics and norms in `statistics.rs`, running results in `scans.rs`, products by their names in
 //! `products.rs`, losses in `losses.rs`, in-place methods in `in_place.rs`, operators in `operators.rs`.
 
+use super::autocast::in_autocast;
 use smallvec::SmallVec;
 
 use super::graph::Grads;
@@ -76,6 +77,7 @@ impl Tensor {
     #[track_caller]
     pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
         let exponent = exponent.into();
+        in_autocast!("pow_scalar", (x = self), x.pow_scalar(exponent));
         let out = ops::unary::pow_scalar(self, exponent)?;
         let exponent = exponent.value();
         let rule = move |b: &super::graph::Backward<'_>| rules::unary::pow_scalar_rule(b.saved(0), exponent, b.grad());
@@ -189,6 +191,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn pow(&self, other: &Tensor) -> Result<Tensor> {
+        in_autocast!("pow", (a = self, b = other), a.pow(&b));
         let out = ops::binary::pow(self, other)?;
         let kept = out.clone();
         record("pow", &[self, other], &[self, other, &kept], out, |ctx| {
@@ -273,6 +276,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn sum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        in_autocast!("sum", (x = self), x.sum(dims, keep));
         let (layout, over) = (self.layout, resolved("sum", dims, self.rank())?);
         let out = ops::reduce::sum(self, dims, keep)?;
         record_unary("sum", self, &[], out, move |b| rules::reduce::sum_rule(b.grad(), layout.shape(), &over))
@@ -374,6 +378,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        in_autocast!("matmul", (a = self, b = other), a.matmul(&b));
         record("matmul", &[self, other], &[self, other], ops::matmul::matmul(self, other)?, |ctx| {
             let (a, b) = (ctx.saved(0), ctx.saved(1));
             let da = ctx.want(0, || rules::matmul::matmul_a(a, b, ctx.grad()))?;
@@ -395,6 +400,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        in_autocast!("linear", (x = self, w = weight, c = bias), x.linear(&w, c.as_ref()));
         if let (&[_], None | Some([])) = (weight.shape(), bias.map(Tensor::shape)) {
             let y = self.matmul(weight).map_err(|error| error.of("linear"))?;
             return bias.map_or(Ok(y.clone()), |bias| y.add(bias).map_err(|error| error.of("linear")));
@@ -425,6 +431,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn softmax(&self, dim: isize) -> Result<Tensor> {
+        in_autocast!("softmax", (x = self), x.softmax(dim));
         let out = ops::softmax::softmax(self, dim)?;
         let kept = out.clone();
         let rule = move |b: &super::graph::Backward<'_>| ops::softmax::softmax_backward(b.saved(0), b.grad(), dim);
@@ -442,6 +449,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn softmin(&self, dim: isize) -> Result<Tensor> {
+        in_autocast!("softmin", (x = self), x.softmin(dim));
         self.neg().and_then(|x| x.softmax(dim)).map_err(|error| error.of("softmin"))
     }
 
@@ -456,6 +464,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn log_softmax(&self, dim: isize) -> Result<Tensor> {
+        in_autocast!("log_softmax", (x = self), x.log_softmax(dim));
         let out = ops::softmax::log_softmax(self, dim)?;
         let kept = out.clone();
         let rule = move |b: &super::graph::Backward<'_>| ops::softmax::log_softmax_backward(b.saved(0), b.grad(), dim);
@@ -474,6 +483,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn cross_entropy(&self, targets: &Tensor) -> Result<Tensor> {
+        in_autocast!("cross_entropy", (x = self), x.cross_entropy(targets));
         let (loss, logsumexp) = ops::loss::cross_entropy(self, targets)?;
         record_unary("cross_entropy", self, &[self, targets, &logsumexp], loss, |b| {
             ops::loss::cross_entropy_backward(b.saved(0), b.saved(1), b.saved(2), b.grad())
@@ -491,6 +501,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn layer_norm(&self, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+        in_autocast!("layer_norm", (x = self, w = weight, c = bias), x.layer_norm(w.as_ref(), c.as_ref(), eps));
         let (out, mean, rstd) = ops::norm::layer_norm(self, weight, bias, eps)?;
         let inputs: SmallVec<[&Tensor; 3]> = [self].into_iter().chain(weight).chain(bias).collect();
         let saved: SmallVec<[&Tensor; 4]> = [self, &mean, &rstd].into_iter().chain(weight).collect();
@@ -565,6 +576,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scaled_dot_product_attention(&self, k: &Tensor, v: &Tensor, mask: Mask) -> Result<Tensor> {
+        in_autocast!("scaled_dot_product_attention", (q = self, k, v), q.scaled_dot_product_attention(&k, &v, mask));
         let (out, probs) = ops::attention::scaled_dot_product_attention(self, k, v, mask)?;
         let rule = rules::attention::scaled_dot_product_attention;
         record("scaled_dot_product_attention", &[self, k, v], &[self, k, v, &probs], out, rule)

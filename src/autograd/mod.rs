@@ -56,6 +56,7 @@ macro_rules! example {
 }
 
 mod attend;
+mod autocast;
 mod backward;
 mod checkpoint;
 mod compare;
@@ -94,6 +95,7 @@ mod wgsl;
 mod windows;
 
 pub use attend::AttentionOptions;
+pub use autocast::{AutocastGuard, autocast, autocast_dtype, autocast_guard};
 pub use backward::{BackwardOptions, Retain, grad};
 pub use checkpoint::checkpoint;
 pub use convolution::{ConvOptions, ConvTransposeOptions, Padding};

@@ -1,5 +1,6 @@
 //! Normalisation over channels, groups and several dimensions. Letters: N samples, C channels.
 
+use super::autocast::in_autocast;
 use super::mode::no_grad;
 use super::windows::sizes;
 use crate::dtype::DType;
@@ -53,6 +54,7 @@ impl Tensor {
         eps: f64,
     ) -> Result<Tensor> {
         const OP: &str = "layer_norm";
+        in_autocast!(OP, (x = self, w = weight, c = bias), x.layer_norm_over(normalized_shape, w.as_ref(), c.as_ref(), eps));
         let rows = rows(OP, self, normalized_shape)?;
         let [weight, bias] = [flat(OP, weight, normalized_shape)?, flat(OP, bias, normalized_shape)?];
         self.reshape(&rows)?.layer_norm(weight.as_ref(), bias.as_ref(), eps)?.reshape(&sizes(&[self.shape()]))
@@ -71,10 +73,12 @@ impl Tensor {
     #[track_caller]
     pub fn rms_norm(&self, normalized_shape: &[usize], weight: Option<&Tensor>, eps: impl Into<Option<f64>>) -> Result<Tensor> {
         const OP: &str = "rms_norm";
+        let eps = eps.into();
+        in_autocast!(OP, (x = self, w = weight), x.rms_norm(normalized_shape, w.as_ref(), eps));
         expect_float(OP, self)?;
         let rows = self.reshape(&rows(OP, self, normalized_shape)?)?;
         let weight = flat(OP, weight, normalized_shape)?;
-        let eps = eps.into().unwrap_or(f64::from(f32::EPSILON));
+        let eps = eps.unwrap_or(f64::from(f32::EPSILON));
         let wide = rows.to_dtype(DType::F32)?;
         let scale = wide.square()?.mean(&[-1], KeepDim::Keep)?.add_scalar(eps)?.rsqrt()?;
         let out = wide.mul(&scale)?;
@@ -139,6 +143,7 @@ impl Tensor {
     #[track_caller]
     pub fn group_norm(&self, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Result<Tensor> {
         const OP: &str = "group_norm";
+        in_autocast!(OP, (x = self, w = weight, c = bias), x.group_norm(groups, w.as_ref(), c.as_ref(), eps));
         expect_float(OP, self)?;
         let [n, c, rest @ ..] = self.shape() else {
             let fact = format!("an input of shape {:?}", self.shape());

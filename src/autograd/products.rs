@@ -1,5 +1,6 @@
 //! Products of vectors, matrices and batches of them under PyTorch's names, put together from [`Tensor::matmul`].
 
+use super::autocast::in_autocast;
 use super::halves::rounded_once;
 use super::views::signed;
 use crate::dtype::Scalar;
@@ -14,6 +15,7 @@ macro_rules! products {
         #[track_caller]
         pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
             const OP: &str = stringify!($name);
+            in_autocast!(OP, (a = self, b = other), a.$name(&b));
             expect_ranks(OP, self, $rank, other, $other_rank)?;
             expect_product(OP, self, other)?;
             self.matmul(other).map_err(|error| error.of(OP))
@@ -111,6 +113,7 @@ impl Tensor {
     #[track_caller]
     pub fn inner(&self, other: &Tensor) -> Result<Tensor> {
         const OP: &str = "inner";
+        in_autocast!(OP, (a = self, b = other), a.inner(&b));
         let ([first @ .., k], [second @ .., l]) = (self.shape(), other.shape()) else {
             return self.mul(other).map_err(|error| error.of(OP));
         };
@@ -136,6 +139,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn addmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        in_autocast!("addmm", (c = self, a, b), c.addmm(&a, &b, beta, alpha));
         self.plus("addmm", beta.into(), alpha.into(), [a, b], Tensor::mm)
     }
 
@@ -152,6 +156,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn addmv(&self, a: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        in_autocast!("addmv", (c = self, a, v), c.addmv(&a, &v, beta, alpha));
         self.plus("addmv", beta.into(), alpha.into(), [a, v], Tensor::mv)
     }
 
@@ -168,6 +173,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn addr(&self, u: &Tensor, v: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        in_autocast!("addr", (c = self, u, v), c.addr(&u, &v, beta, alpha));
         self.plus("addr", beta.into(), alpha.into(), [u, v], Tensor::outer)
     }
 
@@ -184,6 +190,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn baddbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
+        in_autocast!("baddbmm", (c = self, a, b), c.baddbmm(&a, &b, beta, alpha));
         self.plus("baddbmm", beta.into(), alpha.into(), [a, b], Tensor::bmm)
     }
 
@@ -202,6 +209,7 @@ impl Tensor {
     #[track_caller]
     pub fn addbmm(&self, a: &Tensor, b: &Tensor, beta: impl Into<Scalar>, alpha: impl Into<Scalar>) -> Result<Tensor> {
         const OP: &str = "addbmm";
+        in_autocast!("addbmm", (c = self, a, b), c.addbmm(&a, &b, beta, alpha));
         expect_ranks(OP, a, 3, b, 3)?;
         expect_product(OP, a, b)?;
         // One product over the batch and K.

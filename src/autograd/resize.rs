@@ -1,5 +1,6 @@
 //! Pictures in other sizes, one dimension after the other. Letters: N pictures, C channels.
 
+use super::autocast::in_autocast;
 use super::halves::rounded_once;
 use super::windows::{Over, sizes};
 use crate::error::{Error, Result};
@@ -58,6 +59,9 @@ impl Tensor {
     #[track_caller]
     pub fn interpolate(&self, size: Resized<'_>, mode: InterpolateMode, align_corners: bool) -> Result<Tensor> {
         const OP: &str = "interpolate";
+        if mode != InterpolateMode::Area {
+            in_autocast!(OP, (x = self), x.interpolate(size, mode, align_corners));
+        }
         expect_float(OP, self)?;
         let dims = self.rank().saturating_sub(2);
         let taken = if mode == InterpolateMode::Bicubic { 2..=2 } else { 1..=3 };

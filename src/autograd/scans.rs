@@ -1,5 +1,6 @@
 //! Running sums, products, extremes along a dimension, differences of neighbours, and integrals by trapezoids.
 
+use super::autocast::in_autocast;
 use super::halves::rounded_once;
 use super::methods::cat;
 use super::record::record_unary;
@@ -24,6 +25,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn cumsum(&self, dim: isize) -> Result<Tensor> {
+        in_autocast!("cumsum", (x = self), x.cumsum(dim));
         let out = ops::scan::cumsum(self, dim, Direction::Forward)?;
         record_unary("cumsum", self, &[], out, move |b| ops::scan::cumsum(b.grad(), dim, Direction::Backward))
     }
@@ -39,6 +41,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn cumprod(&self, dim: isize) -> Result<Tensor> {
+        in_autocast!("cumprod", (x = self), x.cumprod(dim));
         let out = ops::scan::cumprod(self, dim)?;
         let kept = out.clone();
         record_unary("cumprod", self, &[self, &kept], out, move |b| {
@@ -165,6 +168,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn trapezoid(&self, dx: f64, dim: isize) -> Result<Tensor> {
+        in_autocast!("trapezoid", (y = self), y.trapezoid(dx, dim));
         rounded_once("trapezoid", [self], |[y]| y.neighbour_sums(dim)?.sum(&[dim], KeepDim::Drop)?.mul_scalar(dx / 2.0))
     }
 
@@ -182,6 +186,7 @@ impl Tensor {
     #[track_caller]
     pub fn trapezoid_at(&self, x: &Tensor, dim: isize) -> Result<Tensor> {
         const OP: &str = "trapezoid";
+        in_autocast!(OP, (y = self, x), y.trapezoid_at(&x, dim));
         rounded_once(OP, [self, x], |[y, x]| {
             let sums = y.neighbour_sums(dim)?;
             let at = resolve_dim(OP, dim, y.rank())?;

@@ -2,6 +2,7 @@
 //!
 //! Most are put together from other methods, whose gradients they have.
 
+use super::autocast::in_autocast;
 use super::halves::rounded_once;
 use super::methods::resolved;
 use super::record::record_unary;
@@ -170,6 +171,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn prod(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        in_autocast!("prod", (x = self), x.prod(dims, keep));
         let over = resolved("prod", dims, self.rank())?;
         let out = ops::reduce::prod(self, dims, keep)?;
         record_unary("prod", self, &[self], out, move |b| rules::reduce::prod_rule(b.saved(0), b.grad(), &over))
@@ -209,6 +211,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn nansum(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        in_autocast!("nansum", (x = self), x.nansum(dims, keep));
         resolved("nansum", dims, self.rank())?;
         let numbers = if self.dtype().is_float() { self.masked_fill(&self.isnan()?, 0)? } else { self.clone() };
         numbers.sum(dims, keep).map_err(|error| error.of("nansum"))
@@ -334,6 +337,7 @@ impl Tensor {
     #[track_caller]
     pub fn logsumexp(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         const OP: &str = "logsumexp";
+        in_autocast!("logsumexp", (x = self), x.logsumexp(dims, keep));
         let over = resolved(OP, dims, self.rank())?;
         let x = if self.dtype().is_float() { self.clone() } else { self.to_dtype(DType::F32)? };
         rounded_once(OP, [&x], |[x]| {
@@ -358,6 +362,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn norm(&self, p: f64, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
+        in_autocast!("norm", (x = self), x.norm(p, dims, keep));
         self.norm_of("norm", p, dims, keep)
     }
 
@@ -376,6 +381,7 @@ impl Tensor {
     #[track_caller]
     pub fn norm_nuclear(&self, dims: &[isize], keep: KeepDim) -> Result<Tensor> {
         const OP: &str = "norm_nuclear";
+        in_autocast!("norm_nuclear", (x = self), x.norm_nuclear(dims, keep));
         expect_float(OP, self)?;
         let over = if dims.is_empty() && self.rank() == 2 { vec![0, 1] } else { dims.to_vec() };
         let resolved = over.iter().map(|dim| resolve_dim(OP, *dim, self.rank())).collect::<Result<Vec<_>>>()?;
@@ -418,6 +424,7 @@ impl Tensor {
     #[track_caller]
     pub fn dist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
         const OP: &str = "dist";
+        in_autocast!("dist", (x = self, y = other), x.dist(&y, p));
         rounded_once(OP, [self, other], |[x, y]| x.sub(y).map_err(|error| error.of(OP))?.norm_of(OP, p, &[], KeepDim::Drop))
     }
 
@@ -435,6 +442,7 @@ impl Tensor {
     #[track_caller]
     pub fn cdist(&self, other: &Tensor, p: f64) -> Result<Tensor> {
         const OP: &str = "cdist";
+        in_autocast!("cdist", (x = self, y = other), x.cdist(&y, p));
         if self.rank() < 2 || other.rank() < 2 || self.shape().last() != other.shape().last() || p.is_nan() || p < 0.0 {
             let fact = format!("shapes {:?} and {:?}, p {p}", self.shape(), other.shape());
             return Err(Error::shape(OP, fact, "pass tensors [.., P, M] and [.., R, M], and a p of at least 0"));
@@ -468,6 +476,7 @@ impl Tensor {
     #[track_caller]
     pub fn normalize(&self, p: f64, dim: isize, eps: f64) -> Result<Tensor> {
         const OP: &str = "normalize";
+        in_autocast!("normalize", (x = self), x.normalize(p, dim, eps));
         rounded_once(OP, [self], |[x]| x.div(&x.norm_of(OP, p, &[dim], KeepDim::Keep)?.clamp(eps, f64::INFINITY)?))
     }
 
@@ -484,6 +493,7 @@ impl Tensor {
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, dim: isize, eps: f64) -> Result<Tensor> {
         const OP: &str = "cosine_similarity";
+        in_autocast!("cosine_similarity", (x = self, y = other), x.cosine_similarity(&y, dim, eps));
         let shape = crate::layout::broadcast_shapes(OP, self.shape(), other.shape())?;
         let shape = signed(shape.iter());
         let unit = |x: &Tensor| {
@@ -507,6 +517,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn trace(&self) -> Result<Tensor> {
+        in_autocast!("trace", (x = self), x.trace());
         if self.rank() != 2 {
             return Err(Error::shape("trace", format!("shape {:?} is no matrix", self.shape()), "pass a tensor of 2 dimensions"));
         }

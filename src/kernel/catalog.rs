@@ -649,6 +649,8 @@ kernels! {
     optim {
         /// counts the steps of parameters: step += 1, product *= beta1 (1 - 0.96^(step decay) / 2)
         count_steps F COUNT_STEPS;
+        /// moves the scale of a gradient scaler on: state = (scale, steps since it grew), by whether infinities were found
+        update_scale F UPDATE_SCALE;
         /// one step of SGD on many parameters
         sgd FLOATS SGD;
         /// one step of SGD with momentum

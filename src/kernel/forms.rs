@@ -414,6 +414,14 @@ pub(super) const COUNT_STEPS: &[Form] = &[Form {
     ..PLAIN
 }];
 
+pub(super) const UPDATE_SCALE: &[Form] = &[Form {
+    body: "optim/update_scale",
+    bindings: &[bind("found", Role::In, "f32"), bind("state", Role::InOut, "f32")],
+    params: Some(params::UpdateScale::INFO),
+    pieces: &["shared/index"],
+    ..PLAIN
+}];
+
 /// The operands of an optimizer's step over many parameters, with state of type `$ty`.
 macro_rules! update_bindings {
     ($ty:literal, [$($state:literal),*]) => {

@@ -436,6 +436,26 @@ params! {
         pad2: u32,
     }
 
+    /// `update_scale`.
+    UpdateScale {
+        /// The factor of growth.
+        growth: f32,
+        /// The factor where infinities were found.
+        backoff: f32,
+        /// Steps without infinities after which it grows.
+        interval: u32,
+        /// Element of `state` with the scale.
+        state: u32,
+        /// Element of `found`.
+        found: u32,
+        /// 0.
+        pad: u32,
+        /// 0.
+        pad2: u32,
+        /// 0.
+        pad3: u32,
+    }
+
     /// An optimizer's step on many parameters. Their table has two `vec4`s for each: its first chunk, elements, number (and that of
     /// its group in the highest byte), and where it, its gradient and its state start in the windows; in `vec4`s.
     Update {

@@ -428,6 +428,7 @@ pub const FILES: &[(&str, &str)] = files![
     "optim/sgd_momentum"
     "optim/smoothed"
     "optim/uncentered"
+    "optim/update_scale"
     "optim/update"
     "random/check"
     "random/fill"

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::grid;
-use crate::kernel::params::{CountSteps, MOST_GROUPS, Update};
+use crate::kernel::params::{CountSteps, MOST_GROUPS, Update, UpdateScale};
 use crate::kernel::{BF16_STATE, Kernel};
 use crate::layout::Layout;
 use crate::memory::Category;
@@ -49,8 +49,8 @@ pub(crate) struct Control {
     params: usize,
     active: Vec<u32>,
     table: Vec<u32>,
-    /// The factor is one of the device's, not 1.
-    scaled: bool,
+    /// Whether the factor, and whether to skip, is one of the device's numbers, not 1 and 0.
+    given: [bool; 2],
 }
 
 /// Words of a table's row.
@@ -63,7 +63,7 @@ impl Control {
         let padded = params.next_multiple_of(4);
         let len = 4 + 3 * padded + ROW * params;
         let words = Tensor::empty_as("optimizer.step", device, &[len], DType::U32, Category::OptimizerState)?;
-        let mut control = Control { words, params: padded, active: vec![0; padded], table: Vec::new(), scaled: false };
+        let mut control = Control { words, params: padded, active: vec![0; padded], table: Vec::new(), given: [false; 2] };
         let one = 1f32.to_bits();
         let head = [&[one, 0, 0, 0][..], &vec![0; padded], &vec![one; padded], &control.active].concat();
         control.write(0, &head)?;
@@ -102,15 +102,18 @@ impl Control {
         }
     }
 
-    /// Says which parameters step, and that their gradients are multiplied by `scale` (`None`: 1).
+    /// Says which parameters step, that their gradients are multiplied by the first number (`None`: 1), and that nothing is done
+    /// where the second one is not 0.
     #[track_caller]
-    pub(crate) fn begin(&mut self, stepping: &[Stepping<'_>], scale: Option<&Tensor>) -> Result<()> {
-        match scale {
-            Some(scale) => copy::copy_(&self.view(0), scale)?,
-            None if self.scaled => self.write(0, &[1f32.to_bits()])?,
-            None => {}
+    pub(crate) fn begin(&mut self, stepping: &[Stepping<'_>], numbers: [Option<Tensor>; 2]) -> Result<()> {
+        for (word, number) in numbers.iter().enumerate() {
+            match number {
+                Some(number) => copy::copy_(&self.view(word), number)?,
+                None if self.given[word] => self.write(word, &[[1f32.to_bits(), 0][word]])?,
+                None => {}
+            }
+            self.given[word] = number.is_some();
         }
-        self.scaled = scale.is_some();
         let mut active = vec![0; self.params];
         stepping.iter().for_each(|one| active[one.number] = 1);
         if active != self.active {
@@ -296,13 +299,34 @@ pub(crate) fn gradient(op: &'static str, param: &Tensor, grad: &Tensor) -> Resul
     if aligned(grad) { Ok(grad.clone()) } else { copy::copy(grad) }
 }
 
-/// The factor on gradients is one f32.
+/// What scales gradients, and what skips a step, is one f32.
 pub(crate) fn check_scale(op: &'static str, scale: &Tensor) -> Result<()> {
     expect_dtype(op, scale, DType::F32)?;
     match scale.len() {
         1 => Ok(()),
-        _ => Err(Error::shape(op, format!("a gradient scale of shape {:?}", scale.shape()), "pass a tensor of one element")),
+        _ => Err(Error::shape(
+            op,
+            format!("a grad_scale or found_inf of shape {:?}", scale.shape()),
+            "pass a tensor of one element",
+        )),
     }
+}
+
+/// Moves the scale of a gradient scaler on. State: the scale, the steps since it grew, and what was found (not 0: infinities, then
+/// the scale is multiplied by `backoff`; else, at every `interval`th time, by `growth`, unless that is infinite).
+#[track_caller]
+pub(crate) fn update_scale(state: &Tensor, found: &Tensor, growth: f64, backoff: f64, interval: u32) -> Result<()> {
+    const OP: &str = "update_scale";
+    let kernel = Kernel::update_scale.form(0);
+    let params = UpdateScale {
+        growth: growth as f32,
+        backoff: backoff as f32,
+        interval,
+        state: index(OP, state.layout().offset())?,
+        found: index(OP, found.layout().offset())?,
+        ..UpdateScale::zeroed()
+    };
+    launch(OP, kernel, DType::F32, &[found, state], &params, grid_for(OP, kernel, 1)?)
 }
 
 /// Each value is at least 0 and below `end`; NaN is not.

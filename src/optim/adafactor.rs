@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::group::{Optimizer, ParamGroup, check, saved};
+use super::group::{Optimizer, ParamGroup, Scaling, check, saved};
 use super::stepper::incomplete;
 use crate::autograd::no_grad;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::memory::Category;
 use crate::ops::copy;
-use crate::ops::optim::{check_scale, gradient, in_range};
+use crate::ops::optim::{gradient, in_range};
 use crate::ops::reduce::KeepDim;
 use crate::stream::Origin;
 use crate::tensor::Tensor;
@@ -68,12 +68,12 @@ impl Adafactor {
     }
 
     #[track_caller]
-    fn step_all(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
+    fn step_all(&mut self, scaling: Scaling<'_>) -> Result<()> {
         for (group, states) in self.groups.iter().zip(&mut self.states) {
             for ((_, param), slot) in group.params.iter().zip(states) {
                 let Some(grad) = param.grad().filter(|_| !param.is_empty()) else { continue };
                 let grad = gradient(OP, param, &grad)?;
-                let grad = match grad_scale {
+                let grad = match scaling.grad_scale {
                     Some(scale) => grad.mul(&scale.to_dtype(grad.dtype())?)?,
                     None => grad,
                 };
@@ -83,7 +83,7 @@ impl Adafactor {
                     *slot = Some(State::new(zeros(&[1], DType::F32)?, parts));
                 }
                 if let Some(state) = slot {
-                    state.step(param, &grad, group, &self.options)?;
+                    state.step(param, &grad, group, &self.options, scaling.found_inf)?;
                 }
             }
         }
@@ -113,16 +113,30 @@ impl State {
     }
 
     #[track_caller]
-    fn step(&self, param: &Tensor, grad: &Tensor, group: &ParamGroup, options: &AdafactorOptions) -> Result<()> {
+    fn step(
+        &self,
+        param: &Tensor,
+        grad: &Tensor,
+        group: &ParamGroup,
+        options: &AdafactorOptions,
+        skip: Option<&Tensor>,
+    ) -> Result<()> {
         let AdafactorOptions { beta2_decay, eps: (eps1, eps2), d } = *options;
         let eps1 = eps1.unwrap_or(match param.dtype() {
             DType::F16 => 2f64.powi(-10),
             DType::BF16 => 2f64.powi(-7),
             _ => 2f64.powi(-23),
         });
-        self.step.add_scalar_(1.0)?;
-        let newest = self.step.pow_scalar(beta2_decay)?;
-        let rho = self.step.pow_scalar(-0.5)?.clamp(f64::NEG_INFINITY, group.lr)?;
+        // What was there, where the step is skipped.
+        let skip = skip.map(|found| found.reshape(&[])?.to_dtype(DType::Bool)).transpose()?;
+        let write = |to: &Tensor, new: &Tensor| match &skip {
+            Some(skip) => copy::copy_(to, &to.detach().to_dtype(new.dtype())?.where_(skip, new)?),
+            None => copy::copy_(to, new),
+        };
+        let step = self.step.add_scalar(1.0)?;
+        write(&self.step, &step)?;
+        let newest = step.pow_scalar(beta2_decay)?;
+        let rho = step.pow_scalar(-0.5)?.clamp(f64::NEG_INFINITY, group.lr)?;
         let x = param.detach().to_dtype(DType::F32)?;
         let g = grad.to_dtype(DType::F32)?;
         let rms = |x: &Tensor| x.square()?.mean_all()?.sqrt();
@@ -131,7 +145,7 @@ impl State {
         let toward = |moment: &Tensor, new: &Tensor| -> Result<Tensor> {
             let old = moment.to_dtype(DType::F32)?;
             let next = old.add(&new.sub(&old)?.mul(&newest)?)?;
-            copy::copy_(moment, &next)?;
+            write(moment, &next)?;
             Ok(next)
         };
         let variance = match self.parts.as_slice() {
@@ -146,17 +160,17 @@ impl State {
         let update = variance.clamp(eps1 * eps1, f64::INFINITY)?.rsqrt()?.mul(&g)?;
         let bound = rms(&update)?.mul_scalar(1.0 / d)?.clamp(1.0, f64::INFINITY)?;
         let decayed = if group.weight_decay == 0.0 { x } else { x.mul_scalar(1.0 - group.lr * group.weight_decay)? };
-        copy::copy_(param, &decayed.sub(&update.mul(&alpha.div(&bound)?)?)?)
+        write(param, &decayed.sub(&update.mul(&alpha.div(&bound)?)?)?)
     }
 }
 
 impl Optimizer for Adafactor {
     #[track_caller]
-    fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()> {
+    fn step_with(&mut self, scaling: Scaling<'_>) -> Result<()> {
         let _origin = Origin::enter();
         self.check()?;
-        grad_scale.map_or(Ok(()), |scale| check_scale(OP, scale))?;
-        no_grad(|| self.step_all(grad_scale))
+        scaling.check(OP)?;
+        no_grad(|| self.step_all(scaling))
     }
 
     fn groups(&self) -> &[ParamGroup] {

@@ -15,7 +15,7 @@ pub fn grad_norm(params: &[Tensor]) -> Result<Tensor> {
 }
 
 /// min(1, max_norm / (norm + 1e-6)), 0-d, on the device: the factor that clips. Pass it to
-/// [`Optimizer::step_scaled`](super::Optimizer::step_scaled), which multiplies while it steps.
+/// [`Optimizer::step_with`](super::Optimizer::step_with), which multiplies while it steps.
 #[track_caller]
 pub fn clip_scale(norm: &Tensor, max_norm: f64) -> Result<Tensor> {
     optim::clip_coefficient(norm, max_norm)

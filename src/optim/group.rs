@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ops::optim::in_range;
+use crate::ops::optim::{check_scale, in_range};
 use crate::stream::Origin;
 use crate::tensor::{Storage, Tensor};
 
@@ -34,10 +34,26 @@ impl ParamGroup {
     }
 }
 
+/// What a step does about gradients before it uses them: tensors of one f32 each, on the device, under the names of PyTorch's fused
+/// optimizers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scaling<'a> {
+    /// All gradients are multiplied by it; `None` means 1.
+    pub grad_scale: Option<&'a Tensor>,
+    /// Where it is not 0 the step is skipped: no parameter and no state changes, and no step is counted.
+    pub found_inf: Option<&'a Tensor>,
+}
+
+impl Scaling<'_> {
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
+        self.grad_scale.into_iter().chain(self.found_inf).try_for_each(|tensor| check_scale(op, tensor))
+    }
+}
+
 /// Changes parameters by their gradients. Parameters without a gradient are left alone.
 pub trait Optimizer {
-    /// One step with all gradients multiplied by `grad_scale` (0-d, on the device; `None` means 1) first.
-    fn step_scaled(&mut self, grad_scale: Option<&Tensor>) -> Result<()>;
+    /// One step by gradients that are scaled, or none at all, by what the device finds.
+    fn step_with(&mut self, scaling: Scaling<'_>) -> Result<()>;
 
     /// The groups.
     fn groups(&self) -> &[ParamGroup];
@@ -55,7 +71,7 @@ pub trait Optimizer {
     #[track_caller]
     fn step(&mut self) -> Result<()> {
         let _origin = Origin::enter();
-        self.step_scaled(None)
+        self.step_with(Scaling::default())
     }
 
     /// Sets the learning rate of all groups.

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::group::{ParamGroup, check, saved};
+use super::group::{ParamGroup, Scaling, check, saved};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::copy;
-use crate::ops::optim::{Control, Rule, Stepping, check_scale, flat, gradient, step_};
+use crate::ops::optim::{Control, Rule, Stepping, flat, gradient, step_};
 use crate::tensor::Tensor;
 
 /// A part of an optimizer's state: PyTorch's name, and what it starts with.
@@ -47,8 +47,8 @@ impl Stepper {
 
     /// One step of the parameters that have a gradient, by a rule whose settings were checked.
     #[track_caller]
-    pub(super) fn step(&mut self, rule: &Rule, scale: Option<&Tensor>) -> Result<()> {
-        scale.map_or(Ok(()), |scale| check_scale(rule.op, scale))?;
+    pub(super) fn step(&mut self, rule: &Rule, scaling: Scaling<'_>) -> Result<()> {
+        scaling.check(rule.op)?;
         check(rule.op, &self.groups)?;
         let mut grads = Vec::new();
         for (number, group, _, param) in self.numbered() {
@@ -82,8 +82,8 @@ impl Stepper {
                     group: *group,
                 })
                 .collect();
-            let scale = scale.map(|scale| if scale.device().same(&device) { Ok(scale.clone()) } else { scale.to(&device) });
-            control.begin(&stepping, scale.transpose()?.as_ref())?;
+            let here = |tensor: Option<&Tensor>| tensor.map(|tensor| tensor.to(&device)).transpose();
+            control.begin(&stepping, [here(scaling.grad_scale)?, here(scaling.found_inf)?])?;
             step_(control, rule, &stepping, &groups)?;
             control.count(rule)?;
         }
@@ -209,10 +209,10 @@ macro_rules! steps_by_rule {
     ($optimizer:ty, $counts:expr) => {
         impl super::Optimizer for $optimizer {
             #[track_caller]
-            fn step_scaled(&mut self, grad_scale: Option<&crate::tensor::Tensor>) -> crate::error::Result<()> {
+            fn step_with(&mut self, scaling: super::Scaling<'_>) -> crate::error::Result<()> {
                 let _origin = crate::stream::Origin::enter();
                 let rule = self.rule()?;
-                self.stepper.step(&rule, grad_scale)
+                self.stepper.step(&rule, scaling)
             }
 
             fn groups(&self) -> &[super::ParamGroup] {

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use linn::Tensor;
+use linn::autograd::autocast;
 use linn::nn::state::{Checkpoint, load, load_parameters};
 use linn::nn::{Gpt, GptConfig, Module};
 use linn::optim::{
-    Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Decay, NAdam, NAdamOptions, Optimizer, ParamGroup,
-    RmsProp, RmsPropOptions, Sgd, SgdOptions, WarmupCosine, clip_grad_norm_,
+    Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Decay, GradScaler, GradScalerOptions, NAdam,
+    NAdamOptions, Optimizer, ParamGroup, RmsProp, RmsPropOptions, Sgd, SgdOptions, WarmupCosine, clip_grad_norm_,
 };
+use linn::{DType, Tensor};
 use serde_json::Value;
 
 use crate::device::device;
@@ -82,7 +83,20 @@ fn golden_training_gpt() {
     }
 }
 
-fn gpt(name: &str, c: &Value) {
+/// With bf16 in its products a run ends with the same loss as in f32, to 2 %.
+#[test]
+fn golden_training_gpt_in_bf16() {
+    for (name, settings) in runs("gpt_") {
+        let losses = train(&name, &settings, DType::BF16).0;
+        let want = values(&file(&name).tensors["losses"]);
+        let (Some(got), Some(want)) = (losses.last(), want.last()) else { panic!("{name} has no losses") };
+        println!("{name}: ends with a loss of {got} in bf16, {want} in f32, after {} steps", losses.len());
+        assert!((got / want - 1.0).abs() <= 0.02, "{name}: {got} instead of {want}");
+    }
+}
+
+/// Trains as the run `name` did, with products in `dtype`: losses, gradient norms, and the model.
+fn train(name: &str, c: &Value, dtype: DType) -> (Vec<f32>, Vec<f32>, Gpt) {
     let device = device();
     let golden = file(name);
     let config = GptConfig {
@@ -116,7 +130,7 @@ fn gpt(name: &str, c: &Value) {
             let positions = tokens.size(1).unwrap() - 1;
             let inputs = tokens.narrow(1, 0, positions).unwrap();
             let targets = tokens.narrow(1, 1, positions).unwrap();
-            let loss = (model.loss(&inputs, &targets).unwrap() * (1.0 / accum as f64)).unwrap();
+            let loss = autocast(dtype, || model.loss(&inputs, &targets)? * (1.0 / accum as f64)).unwrap();
             loss.backward().unwrap();
             total.push(loss.detach());
         }
@@ -126,6 +140,12 @@ fn gpt(name: &str, c: &Value) {
     }
     let losses: Vec<f32> = losses.iter().map(|micro| micro.iter().map(|loss| loss.item::<f32>().unwrap()).sum()).collect();
     let norms: Vec<f32> = norms.iter().map(|norm| norm.item::<f32>().unwrap()).collect();
+    (losses, norms, model)
+}
+
+fn gpt(name: &str, c: &Value) {
+    let golden = file(name);
+    let (losses, norms, model) = train(name, c, DType::F32);
     let (want_losses, want_norms) = (values(&golden.tensors["losses"]), values(&golden.tensors["grad_norms"]));
     let loss_gap = largest_gap(&losses, &want_losses);
     let ratios: Vec<f32> = norms.iter().zip(&want_norms).map(|(got, want)| got / want).collect();
@@ -171,6 +191,66 @@ fn golden_training_optimizers() {
     }
     if std::env::var_os("LINN_GOLDEN_TRAINING").is_none() {
         assert_eq!(compared, BTreeSet::from(COMPARED), "optimizers that were compared");
+    }
+}
+
+/// Behind a gradient scaler, and with iterations in between whose gradients are infinite or NaN: the same bits as without.
+#[test]
+fn golden_training_optimizers_behind_a_scaler() {
+    let device = device();
+    for (name, settings) in runs("optim_") {
+        let golden = file(&name);
+        let grad = |step: usize, i: &str| golden.tensors.get(&format!("grad.{step}.{i}")).cloned();
+        let start = || -> Vec<(String, Tensor)> {
+            let params = (0..).map_while(|i| golden.tensors.get(&format!("param0.{i}")).map(|param| (i.to_string(), param)));
+            let copy = |x: &Tensor| Tensor::from_slice(&device, x.shape(), &values(x)).unwrap().requires_grad_(true).unwrap();
+            params.map(|(i, param)| (i, copy(param))).collect()
+        };
+        let (plain, scaled) = (start(), start());
+        let (mut one, mut other) = (optimizer(&settings, plain.clone()), optimizer(&settings, scaled.clone()));
+        let options = GradScalerOptions { init_scale: 1024.0, growth_interval: 3, ..GradScalerOptions::default() };
+        let mut scaler = GradScaler::new(&device, options).unwrap();
+        let (mut scale, mut lasted) = (1024f32, 0f32);
+        for step in 0.. {
+            let Some(first) = grad(step, "0") else { break };
+            for (bad, value) in [(step == 0 || step % 4 == 2, f32::INFINITY), (step % 4 == 3, f32::NAN)] {
+                if !bad {
+                    continue;
+                }
+                for (i, param) in &scaled {
+                    param.set_grad(Some(grad(step, i).unwrap().mul_scalar(f64::from(scale)).unwrap())).unwrap();
+                }
+                let last = first.len() as isize - 1;
+                let broken = scaled[0].1.grad().unwrap();
+                broken.view(&[-1]).unwrap().select(0, last).unwrap().fill_(value).unwrap();
+                if step % 4 == 2 {
+                    scaler.unscale_(&*other).unwrap();
+                }
+                scaler.step(&mut *other).unwrap();
+                scaler.update().unwrap();
+                (scale, lasted) = crate::reference::update_scale(scale, lasted, true, [2.0, 0.5], 3);
+                assert_eq!(scaler.get_scale().unwrap(), scale, "{name}, step {step}");
+            }
+            for ((i, a), (_, b)) in plain.iter().zip(&scaled) {
+                let grad = grad(step, i).unwrap();
+                b.set_grad(Some(grad.mul_scalar(f64::from(scale)).unwrap())).unwrap();
+                a.set_grad(Some(grad)).unwrap();
+            }
+            one.step().unwrap();
+            if step % 2 == 1 {
+                scaler.unscale_(&*other).unwrap();
+            }
+            scaler.step(&mut *other).unwrap();
+            scaler.update().unwrap();
+            (scale, lasted) = crate::reference::update_scale(scale, lasted, false, [2.0, 0.5], 3);
+            assert_eq!(scaler.get_scale().unwrap(), scale, "{name}, step {step}");
+            for ((i, a), (_, b)) in plain.iter().zip(&scaled) {
+                assert_eq!(values(a), values(b), "{name}: step {step}, parameter {i}");
+            }
+        }
+        for ((key, a), (_, b)) in one.state().iter().zip(&other.state()) {
+            assert_eq!(values(a), values(b), "{name}: {key}");
+        }
     }
 }
 

@@ -33,6 +33,7 @@ mod interop;
 mod long_work;
 mod lost;
 mod memory_history;
+mod mixed_precision;
 mod ops_elementwise;
 mod ops_index;
 mod ops_large;

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use linn::optim::{
     Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Decay, NAdam, NAdamOptions, Optimizer, ParamGroup,
-    RmsProp, RmsPropOptions, Sgd, SgdOptions,
+    RmsProp, RmsPropOptions, Scaling, Sgd, SgdOptions,
 };
 use linn::{DType, DeviceOptions, Tensor};
 
@@ -58,7 +58,7 @@ fn compare(what: &str, count: usize, make: &dyn Fn(Vec<ParamGroup>) -> Box<dyn O
                 judge(state, f64::from(*g) * if scaled { 0.5 } else { 1.0 }, steps[i], lr, decay);
             }
         }
-        optimizer.step_scaled(scaled.then_some(&scale)).unwrap();
+        optimizer.step_with(Scaling { grad_scale: scaled.then_some(&scale), ..Scaling::default() }).unwrap();
     }
     for ((param, want), len) in params.iter().zip(&want).zip(LENS) {
         let want: Vec<f64> = want.iter().map(|state| state[0]).collect();

@@ -646,6 +646,15 @@ pub fn count_steps(step: f64, product: f64, beta1: f64, decay: f64) -> (f64, f64
     (step + 1.0, product * nadam_momentum(beta1, step + 1.0, decay))
 }
 
+/// (scale, steps since it grew) of a gradient scaler one step on.
+pub fn update_scale(scale: f32, lasted: f32, found: bool, [growth, backoff]: [f32; 2], interval: u32) -> (f32, f32) {
+    match (found, lasted + 1.0 == interval as f32) {
+        (true, _) => (scale * backoff, 0.0),
+        (false, true) => (if (scale * growth).is_finite() { scale * growth } else { scale }, 0.0),
+        (false, false) => (scale, lasted + 1.0),
+    }
+}
+
 /// Step number `step` of Adagrad on one element: (param, sum).
 pub fn adagrad(x: f64, g: f64, sum: f64, step: f64, [lr, weight_decay, lr_decay, eps]: [f64; 4]) -> (f64, f64) {
     let g = g + weight_decay * x;

@@ -43,13 +43,13 @@ fn rounding(half: DType) -> f32 {
 }
 
 /// Results and gradients of one call, whose floats are given in `dtype`.
-struct Given {
-    outputs: Vec<Tensor>,
-    grads: BTreeMap<String, Option<Tensor>>,
+pub struct Given {
+    pub outputs: Vec<Tensor>,
+    pub grads: BTreeMap<String, Option<Tensor>>,
 }
 
 /// The call with its floats in `dtype`, all of which are numbers that `half` has.
-fn run(row: &Row, case: &Case, hosts: &BTreeMap<String, Host>, half: DType, dtype: DType) -> Result<Given, Fault> {
+pub fn run(row: &Row, case: &Case, hosts: &BTreeMap<String, Host>, half: DType, dtype: DType) -> Result<Given, Fault> {
     let device = device();
     let of = |host: &Host| -> Result<Tensor, Fault> {
         let x = upload(&device, host)?;

@@ -4,6 +4,7 @@
 //! `manifest.rs` reads the folder, `table.rs` says how linn does each operator, `run.rs` runs and judges one. A case passes when
 //! all its runs do: contiguous, in other layouts, in place.
 
+mod autocast;
 mod call;
 mod compare;
 mod gradcheck;
