@@ -3,8 +3,9 @@
 use smallvec::SmallVec;
 
 use super::backward::BackwardOptions;
-use super::graph::{Grads, Interior, Node, Saved, edge_of};
+use super::graph::{Grads, Interior, Node, edge_of};
 use super::mode::{enable_grad, is_grad_enabled, no_grad};
+use super::saved::Saved;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
@@ -31,7 +32,7 @@ pub fn checkpoint(f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'stati
     }
     let out = no_grad(|| f(&plain))?;
     let edges: SmallVec<_> = inputs.iter().map(|input| edge_of("checkpoint", input)).collect::<Result<_>>()?;
-    let saved = inputs.iter().map(|input| Saved::new(input)).collect();
+    let saved = inputs.iter().map(|input| Saved::new("checkpoint", input)).collect::<Result<_>>()?;
     let count = inputs.len();
     let node = Node::new("checkpoint", out.device(), edges, saved, move |b| {
         let again: Vec<Tensor> = (0..count)

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::saved::Saved;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::Category;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 
@@ -79,17 +79,11 @@ pub(crate) struct RegisteredHook {
     pub(crate) call: Arc<Hook>,
 }
 
-/// A tensor kept for the backward pass, and its version at that time.
-pub(crate) struct Saved {
-    tensor: Tensor,
-    version: u64,
-}
-
 /// What a rule sees.
 pub(crate) struct Backward<'a> {
     grads: &'a [Option<Tensor>],
     first: &'a Tensor,
-    work: &'a Work,
+    saved: SmallVec<[Tensor; 3]>,
     edges: &'a [Option<Edge>],
     take: &'a dyn Fn(&Edge) -> Option<Tensor>,
 }
@@ -140,10 +134,9 @@ impl Node {
         self.check_not_freed()?;
         let work = if keep { lock(&self.work).clone() } else { lock(&self.work).take() };
         let (Some(work), Some(first)) = (work, grads.iter().flatten().next()) else { return Ok(Grads::new()) };
-        for saved in &work.saved {
-            saved.check(self.op)?;
-        }
-        let answer = (work.rule)(&Backward { grads, first, work: &work, edges: &self.edges, take })?;
+        let device = self.stream.device();
+        let saved = work.saved.iter().map(|saved| saved.unpack(self.op, device)).collect::<Result<_>>()?;
+        let answer = (work.rule)(&Backward { grads, first, saved, edges: &self.edges, take })?;
         debug_assert_eq!(answer.len(), self.edges.len(), "the rule of `{}` answers once per operand", self.op);
         Ok(answer)
     }
@@ -162,32 +155,6 @@ impl Drop for Node {
     }
 }
 
-impl Saved {
-    /// Keeps `tensor` without its history (which would tie the node to itself where a result is saved).
-    pub(crate) fn new(tensor: &Tensor) -> Saved {
-        // Leaves keep their category (mostly parameters); what an operation made is now an activation.
-        if leaf_of(tensor).is_none() && tensor.dtype().is_float() {
-            tensor.set_category(Category::Activation);
-        }
-        Saved { tensor: tensor.without_grad_slot(), version: tensor.version() }
-    }
-
-    fn check(&self, op: &'static str) -> Result<()> {
-        if self.tensor.version() == self.version {
-            return Ok(());
-        }
-        Err(Error::autograd(
-            format!(
-                "a tensor saved for `{op}` (shape {:?}) was changed in place: version {}, saved at {}",
-                self.tensor.shape(),
-                self.tensor.version(),
-                self.version
-            ),
-            "change a copy of it, or change it after backward",
-        ))
-    }
-}
-
 impl Backward<'_> {
     /// The gradient of the only result.
     pub(crate) fn grad(&self) -> &Tensor {
@@ -201,7 +168,7 @@ impl Backward<'_> {
 
     /// Saved tensor number `i`.
     pub(crate) fn saved(&self, i: usize) -> &Tensor {
-        &self.work.saved[i].tensor
+        &self.saved[i]
     }
 
     /// True when operand `i` wants a gradient.

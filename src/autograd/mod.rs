@@ -34,7 +34,7 @@
 //!   [`Error::DeviceMismatch`](crate::Error::DeviceMismatch), [`Error::OutOfMemory`](crate::Error::OutOfMemory). What only the
 //!   device sees, an index out of range, is the error of the next call that waits for it.
 //!
-//! Read next: `graph.rs` (nouns), `record.rs` (forward), `backward.rs` (the walk), `rules/` (one formula per operation).
+//! Read next: `graph.rs` (nouns), `record.rs` (forward), `saved.rs` (what is kept), `backward.rs` (the walk), `rules/` (one formula per operation).
 
 /// The example in the docs of a method that a table makes: what `x.call` is, to four digits, or what x becomes in place.
 macro_rules! example {
@@ -85,6 +85,7 @@ mod rearrange;
 mod record;
 mod resize;
 mod rules;
+mod saved;
 mod scans;
 mod scatter;
 mod select;
@@ -112,5 +113,6 @@ pub use pooling::PoolOptions;
 pub use random::Replacement;
 pub use rearrange::{Indexing, PadMode, meshgrid};
 pub use resize::{InterpolateMode, Resized};
+pub use saved::{SavedTensorsHooksGuard, saved_tensors_hooks, saved_tensors_hooks_guard};
 pub use scatter::{Own, Put, ScatterReduce};
 pub use select::UniqueOf;

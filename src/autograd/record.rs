@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::graph::{Backward, Edge, Grads, Interior, Node, Saved, edge_of};
+use super::graph::{Backward, Edge, Grads, Interior, Node, edge_of};
 use super::mode::is_grad_enabled;
+use super::saved::Saved;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ops;
@@ -70,7 +71,7 @@ pub(crate) fn node(
     let wanted = is_grad_enabled() && inputs.iter().any(|input| input.grad_slot.is_some());
     let (true, Some(first)) = (wanted, inputs.first()) else { return Ok(None) };
     let edges: SmallVec<[Option<Edge>; 3]> = inputs.iter().map(|input| edge_of(op, input)).collect::<Result<_>>()?;
-    let saved = saved.iter().map(|tensor| Saved::new(tensor)).collect();
+    let saved = saved.iter().map(|tensor| Saved::new(op, tensor)).collect::<Result<_>>()?;
     if inputs.iter().all(|input| input.dtype() == first.dtype()) {
         return Ok(Some(Node::new(op, first.device(), edges, saved, rule)));
     }

@@ -28,6 +28,7 @@ mod golden_ops;
 mod golden_training;
 mod grad_graph;
 mod grad_rules;
+mod grad_saved;
 mod indexing;
 mod interop;
 mod long_work;
