@@ -98,7 +98,7 @@ mod windows;
 pub use attend::AttentionOptions;
 pub use autocast::{AutocastGuard, autocast, autocast_dtype, autocast_guard};
 pub use backward::{BackwardOptions, Retain, grad};
-pub use checkpoint::checkpoint;
+pub use checkpoint::{checkpoint, checkpoint_sequential};
 pub use convolution::{ConvOptions, ConvTransposeOptions, Padding};
 pub use einsum::einsum;
 pub use function::{Context, Function};

@@ -4,6 +4,7 @@
 //! up. The state is on the host, so drawing never waits for the device, and no two calls, on whatever threads and streams, get the
 //! same counters.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
@@ -126,12 +127,103 @@ impl Device {
     }
 }
 
-/// The state before `counters` counters, which are nobody else's.
+/// A draw: so many counters from a state on.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    device: u64,
+    state: GeneratorState,
+    counters: u64,
+}
+
+/// What was drawn while something ran in one thread, so that it can be drawn again.
+#[derive(Debug, Default)]
+pub(crate) struct Draws(Vec<Draw>);
+
+/// What draws of this thread are noted on, or come from.
+enum Tape {
+    Record(Draws),
+    Replay { draws: Vec<Draw>, next: usize },
+}
+
+thread_local! {
+    /// The innermost last.
+    static TAPES: RefCell<Vec<Tape>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes its tape away, also where what runs panics.
+struct TapeGuard;
+
+impl TapeGuard {
+    fn put(tape: Tape) -> TapeGuard {
+        TAPES.with_borrow_mut(|tapes| tapes.push(tape));
+        TapeGuard
+    }
+
+    fn take(self) -> Option<Tape> {
+        std::mem::forget(self);
+        TAPES.with_borrow_mut(Vec::pop)
+    }
+}
+
+impl Drop for TapeGuard {
+    fn drop(&mut self) {
+        TAPES.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// Runs `f`, and tells what this thread drew meanwhile.
+pub(crate) fn record_draws<T>(f: impl FnOnce() -> T) -> (T, Draws) {
+    let tape = TapeGuard::put(Tape::Record(Draws::default()));
+    let out = f();
+    match tape.take() {
+        Some(Tape::Record(draws)) => (out, draws),
+        _ => (out, Draws::default()),
+    }
+}
+
+/// Runs `f`, which draws again what `draws` tells, however the generators stand; they do not move.
+pub(crate) fn replay_draws<T>(draws: &Draws, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    let tape = TapeGuard::put(Tape::Replay { draws: draws.0.clone(), next: 0 });
+    let out = f()?;
+    match tape.take() {
+        Some(Tape::Replay { draws, next }) if next < draws.len() => Err(other_draws()),
+        _ => Ok(out),
+    }
+}
+
+fn other_draws() -> Error {
+    Error::autograd(
+        "checkpoint: the second run drew other random numbers than the first",
+        "pass a function that draws the same each time",
+    )
+}
+
+/// The state before `counters` counters, which are nobody else's, or those of an earlier run.
 pub(super) fn take(device: &Device, counters: u64) -> Result<GeneratorState> {
-    let mut generator = generator(device)?;
-    let state = *generator;
-    generator.offset = state.offset.wrapping_add(counters);
-    Ok(state)
+    TAPES.with_borrow_mut(|tapes| {
+        // What lies further out than a replay does not see it: it is a replay there, too.
+        let replay = tapes.iter().rposition(|tape| matches!(tape, Tape::Replay { .. }));
+        let draw = match replay.map(|at| &mut tapes[at]) {
+            Some(Tape::Replay { draws, next }) => {
+                let draw =
+                    draws.get(*next).copied().filter(|draw| (draw.device, draw.counters) == (device.shared().id, counters));
+                *next += 1;
+                draw.ok_or_else(other_draws)?
+            }
+            _ => {
+                let mut generator = generator(device)?;
+                let state = *generator;
+                generator.offset = state.offset.wrapping_add(counters);
+                Draw { device: device.shared().id, state, counters }
+            }
+        };
+        for tape in &mut tapes[replay.map_or(0, |at| at + 1)..] {
+            if let Tape::Record(draws) = tape {
+                draws.0.push(draw);
+            }
+        }
+        Ok(draw.state)
+    })
 }
 
 fn generator(device: &Device) -> Result<MutexGuard<'_, GeneratorState>> {

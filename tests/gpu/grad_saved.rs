@@ -124,7 +124,9 @@ fn errors_and_panics_of_hooks_come_out_where_they_belong() {
         saved_tensors_hooks(pack, unpack, || x.exp())?.sum_all()?.backward()
     };
     let message = |answer: Result<()>| answer.unwrap_err().to_string();
-    assert!(saved_tensors_hooks(move |_| Err::<Tensor, _>(refused()), same, || x.exp()).unwrap_err().to_string().contains("room"));
+    assert!(
+        saved_tensors_hooks(move |_| Err::<Tensor, _>(refused()), same, || x.exp()).unwrap_err().to_string().contains("room")
+    );
     assert!(saved_tensors_hooks(same, move |_| Err(refused()), || x.exp()).unwrap().sum_all().unwrap().backward().is_err());
     let changed = message(of(|x| x.add_scalar_(1.0).map(|()| x.clone()), same));
     assert!(changed.contains("changed a tensor saved for `exp` in place"), "{changed}");

@@ -46,12 +46,13 @@ fn a_parameter_is_converted_once_in_a_scope() {
     let device = open(DeviceOptions::default());
     let w = Tensor::ones(&device, &[64, 64]).unwrap().requires_grad_(true).unwrap();
     let x = Tensor::ones(&device, &[64, 64]).unwrap().to_dtype(DType::BF16).unwrap();
-    let commands = |times: usize| {
+    let commands = |w: &Tensor, times: usize| {
         let before = device.stats().timeline;
-        autocast(DType::BF16, || (0..times).try_for_each(|_| x.matmul(&w).map(drop))).unwrap();
+        autocast(DType::BF16, || (0..times).try_for_each(|_| x.matmul(w).map(drop))).unwrap();
         device.stats().timeline.commands - before.commands
     };
-    assert_eq!((commands(1), commands(5)), (2, 6), "one conversion, and a product each");
+    let product = commands(&w.detach().to_dtype(DType::BF16).unwrap(), 1);
+    assert_eq!((commands(&w, 1), commands(&w, 5)), (1 + product, 1 + 5 * product), "one conversion, and five products");
 }
 
 #[test]
