@@ -180,5 +180,8 @@ fn pools_add_up(pool: &Pool) -> bool {
 
 fn splits_add_up_to_peaks(pool: &Pool) -> bool {
     let stats = &pool.stats;
-    stats.at_peak_allocated.allocated() == stats.allocated_bytes.peak && stats.at_peak_reserved.sum() == stats.reserved_bytes.peak
+    let most = stats.peak_requested.iter().zip(&pool.requested).all(|(peak, now)| peak >= now);
+    let at_peaks = stats.peak_requested.iter().zip(&stats.at_peak_allocated.requested).all(|(peak, at)| peak >= at);
+    let adds_up = stats.at_peak_allocated.allocated() == stats.allocated_bytes.peak;
+    adds_up && most && at_peaks && stats.at_peak_reserved.sum() == stats.reserved_bytes.peak
 }

@@ -1,5 +1,6 @@
 //! The counters as they are kept: few additions for each block that comes or goes. Read as [`Stats`]. Sums wrap at 2^64.
 
+use super::policy::Category;
 use super::stats::{Breakdown, PoolStats, PrivateStats, Stat, Stats};
 use crate::ids::MemPoolId;
 
@@ -171,6 +172,7 @@ pub(super) struct Counters {
     pub moves: u64,
     pub moved_bytes: u64,
     pub move_plans: u64,
+    pub peak_requested: [u64; Category::ALL.len()],
     pub at_peak_allocated: Breakdown,
     pub at_peak_reserved: Breakdown,
     /// What was allocated at the moment of `at_peak_reserved`.
@@ -244,6 +246,7 @@ impl Counters {
         self.meters().for_each(Meter::reset_peak);
         self.waiting.reset_peak(&self.allocation);
         self.waiting_bytes.reset_peak(&self.allocated_bytes);
+        self.peak_requested = now.requested;
         (self.at_peak_allocated, self.at_peak_reserved, self.most_at_peak) = (now, now, now.allocated());
     }
 
@@ -308,6 +311,7 @@ impl Counters {
             moves: self.moves,
             moved_bytes: self.moved_bytes,
             move_plans: self.move_plans,
+            peak_requested: self.peak_requested,
             at_peak_allocated: self.at_peak_allocated,
             at_peak_reserved: self.at_peak_reserved,
         }

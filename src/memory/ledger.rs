@@ -45,10 +45,19 @@ impl Pool {
         if self.blocks.get(block.0).is_some_and(|record| record.state == BlockState::Lent) {
             let record = &mut self.blocks[block.0];
             self.requested[record.tag.category as usize] -= record.requested;
-            self.requested[category as usize] += record.requested;
             record.tag.category = category;
+            let requested = record.requested;
+            self.book_requested(category, requested);
             self.note_block(Action::SetCategory, block.0);
         }
+    }
+
+    /// More bytes asked for in a category.
+    #[inline(always)]
+    fn book_requested(&mut self, category: Category, more: u64) {
+        let (now, peak) = (&mut self.requested[category as usize], &mut self.stats.peak_requested[category as usize]);
+        *now += more;
+        *peak = (*peak).max(*now);
     }
 
     /// The block was free and is lent now.
@@ -56,7 +65,7 @@ impl Pool {
     pub(super) fn book_lent(&mut self, at: u32) {
         let record = &self.blocks[at];
         let (size, requested, category) = (record.size, record.requested, record.tag.category);
-        self.requested[category as usize] += requested;
+        self.book_requested(category, requested);
         let (small, stats) = (requested <= SMALL_SIZE, &mut self.stats);
         let peak = stats.allocated_bytes.peak;
         stats.allocation.add(small, 1);

@@ -115,6 +115,8 @@ pub struct Stats {
     pub moved_bytes: u64,
     /// Times that moves were looked for because a request could not be served otherwise, found or not.
     pub move_plans: u64,
+    /// Most bytes asked for at one time in each [`Category`], in the order of [`Category::ALL`]; each at a moment of its own.
+    pub peak_requested: [u64; Category::ALL.len()],
     /// The categories at the moment of the peak of allocated bytes.
     pub at_peak_allocated: Breakdown,
     /// The categories at the peak of reserved bytes: while that lasted, at the moment when most was allocated.
@@ -128,6 +130,11 @@ impl std::ops::Deref for Stats {
 }
 
 impl Stats {
+    /// Most bytes asked for at one time in this category.
+    pub fn peak_of(&self, category: Category) -> u64 {
+        self.peak_requested[category as usize]
+    }
+
     /// PyTorch's `memory_stats()`: every counter by its name, sorted. A private pool's are `reserved_bytes_by_private_pools`
     /// with its two numbers, `0_1` for the first.
     /// `order_edges`, `moves`, `moved_bytes` and `move_plans` are ours.

@@ -38,6 +38,22 @@ fn current_peak_allocated_freed() {
 }
 
 #[test]
+fn every_category_has_a_peak_of_its_own() {
+    let mut device = device();
+    let first = device.alloc(MAIN, 3000, tag(Category::Activation)).expect("fits");
+    device.free(first);
+    let second = device.alloc(MAIN, 5000, tag(Category::Temporary)).expect("fits");
+    device.pool_mut().set_category(second.block, Category::Gradient);
+    let peaks = |device: &SimDevice, names: [Category; 3]| names.map(|name| device.pool().stats().peak_of(name));
+    let names = [Category::Activation, Category::Temporary, Category::Gradient];
+    assert_eq!(peaks(&device, names), [3000, 5000, 5000]);
+    device.pool_mut().reset_peak_stats();
+    assert_eq!(peaks(&device, names), [0, 0, 5000]);
+    device.free(second);
+    assert_eq!(peaks(&device, names), [0, 0, 5000]);
+}
+
+#[test]
 fn resets() {
     let mut device = device();
     let first = device.alloc(MAIN, 2 * MIB, tag(Category::Temporary)).expect("fits");
