@@ -3,7 +3,7 @@
 //! Nodes point to the nodes that made their operands, never the other way, so a graph lives exactly as long as its results.
 //! Lock order: a slot's lock, then a node's, then the device's core; user code (hooks) runs under none of them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -51,9 +51,12 @@ pub(crate) enum Edge {
 }
 
 /// The slot of a tensor that wants gradients and was made by no recorded operation.
+#[derive(Default)]
 pub(crate) struct Leaf {
     pub(crate) grad: Mutex<Option<Tensor>>,
     pub(crate) hooks: Mutex<Vec<RegisteredHook>>,
+    /// It collects no gradients for now.
+    pub(crate) frozen: AtomicBool,
 }
 
 /// The slot of a result of a recorded operation. An in-place operation gives it a new history, seen by all clones.
@@ -243,7 +246,7 @@ pub(crate) fn interior_of(tensor: &Tensor) -> Option<Arc<Interior>> {
 /// Where the gradient of `tensor` goes, if it wants one.
 pub(crate) fn edge_of(op: &'static str, tensor: &Tensor) -> Result<Option<Edge>> {
     if let Some(leaf) = leaf_of(tensor) {
-        return Ok(Some(Edge::Leaf(leaf)));
+        return Ok(Some(Edge::Leaf(leaf)).filter(|_| tensor.requires_grad()));
     }
     let Some(slot) = interior_of(tensor) else { return Ok(None) };
     let History { node, output, .. } = slot.history(op)?;

@@ -1,6 +1,7 @@
 //! `requires_grad_`, `grad`, hooks: what a user sees of leaves and slots.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::graph::{Hook, Interior, Leaf, Node, RegisteredHook, interior_of, leaf_of, lock, next_number};
 use crate::error::{Error, Result};
@@ -23,11 +24,8 @@ impl Tensor {
         let is_result = interior_of(&self).is_some();
         match wanted {
             true if !self.dtype().is_float() => Err(Error::DType { op: "requires_grad_", got: self.dtype(), expected: "f32" }),
-            true if self.grad_slot.is_some() => Ok(self),
-            true => {
-                let leaf = Leaf { grad: Mutex::new(None), hooks: Mutex::new(Vec::new()) };
-                Ok(Tensor { grad_slot: Some(Arc::new(leaf)), ..self })
-            }
+            true if self.grad_slot.is_some() => self.set_requires_grad(true).map(|()| self),
+            true => Ok(Tensor { grad_slot: Some(Arc::new(Leaf::default())), ..self }),
             false if is_result => Err(Error::autograd(
                 "requires_grad_(false) on a result of a recorded operation",
                 "use detach() for a tensor that shares the memory but not the history",
@@ -36,9 +34,41 @@ impl Tensor {
         }
     }
 
+    /// Whether this leaf collects gradients from now on, for all its clones: an optimizer that has it leaves it alone while it does
+    /// not. `false` drops the gradient; results that were recorded before still bring none. What is no leaf yet becomes one by
+    /// [`Tensor::requires_grad_`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, 3.0f32)?.requires_grad_(true)?;
+    /// x.set_requires_grad(false)?;
+    /// assert!(!x.square()?.requires_grad());
+    /// x.set_requires_grad(true)?;
+    /// assert!(x.square()?.requires_grad());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    pub fn set_requires_grad(&self, wanted: bool) -> Result<()> {
+        match leaf_of(self) {
+            Some(leaf) => {
+                leaf.frozen.store(!wanted, Ordering::Relaxed);
+                if !wanted {
+                    self.zero_grad();
+                }
+                Ok(())
+            }
+            None if wanted == self.requires_grad() => Ok(()),
+            None => Err(Error::autograd(
+                format!("set_requires_grad({wanted}) on a tensor that is no leaf (shape {:?})", self.shape()),
+                "call requires_grad_(true) where the tensor is made, and use detach() on results",
+            )),
+        }
+    }
+
     /// True for leaves that collect gradients and for everything recorded from them.
     pub fn requires_grad(&self) -> bool {
-        self.grad_slot.is_some()
+        let collects = |leaf: &Leaf| !leaf.frozen.load(Ordering::Relaxed);
+        self.grad_slot.as_ref().is_some_and(|slot| slot.downcast_ref().is_none_or(collects))
     }
 
     /// True when no recorded operation made this tensor.
@@ -167,6 +197,9 @@ impl HookHandle {
 impl Leaf {
     /// Adds one backward pass's gradient. The first is kept as it is where nobody else holds its memory.
     pub(crate) fn accumulate(&self, grad: Tensor) -> Result<()> {
+        if self.frozen.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let mut slot = lock(&self.grad);
         if let Some(sum) = &*slot {
             return binary::add_(sum, &grad, 1.0);

@@ -30,12 +30,12 @@ impl Subject {
 
     /// The number that the status words name it by.
     pub(crate) fn label(self) -> u32 {
-        labels::number(self.name())
+        labels::number_of(self.name(), None)
     }
 
     /// The subject with this number.
     pub(crate) fn of_label(label: u32) -> Option<Subject> {
-        let name = labels::name(label)?;
+        let (name, _) = labels::name(label)?;
         Subject::ALL.into_iter().find(|subject| subject.name() == name)
     }
 

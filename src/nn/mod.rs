@@ -1,7 +1,7 @@
 //! Layers, losses, initial values, checkpoints, and a small GPT.
 //!
-//! Weights have PyTorch's names and layout (`[out, in]` for `Linear`). A [`Module`] lists its parameters by name; a parameter is
-//! a [`Tensor`](crate::tensor::Tensor) that collects gradients, and clones of it are the same parameter.
+//! Weights have PyTorch's names and layout (`[out, in]` for `Linear`). A [`Module`] has a forward pass and lists its
+//! parts by name; parameters are [`Tensor`](crate::tensor::Tensor)s that collect gradients, and clones of them are the same parameter.
 
 pub mod gpt;
 pub mod init;
@@ -10,13 +10,17 @@ pub mod state;
 
 mod dropout;
 mod embedding;
+mod layer;
 mod linear;
 mod module;
 mod norm;
+mod sequential;
 
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use gpt::{Gpt, GptConfig};
+pub use layer::{Layer, scope};
 pub use linear::{Bias, Linear};
-pub use module::{Mode, Module};
+pub use module::{Mode, Module, Parts};
 pub use norm::LayerNorm;
+pub use sequential::{Sequential, lambda};

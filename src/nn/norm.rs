@@ -1,8 +1,9 @@
 //! y = (x - mean) / sqrt(variance + eps) * w + b over the last dimension.
 
 use super::init;
+use super::layer::Layer;
 use super::linear::Bias;
-use super::module::{Module, join};
+use super::module::{Module, Parts};
 use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -15,6 +16,7 @@ pub struct LayerNorm {
     pub bias: Option<Tensor>,
     /// Added to the variance; PyTorch's default is 1e-5.
     pub eps: f64,
+    layer: Layer,
 }
 
 impl LayerNorm {
@@ -24,17 +26,16 @@ impl LayerNorm {
             Bias::With => Some(init::zeros(device, &[width])?),
             Bias::Without => None,
         };
-        Ok(LayerNorm { weight: init::ones(device, &[width])?, bias, eps: 1e-5 })
+        Ok(LayerNorm { weight: init::ones(device, &[width])?, bias, eps: 1e-5, layer: Layer::default() })
     }
 }
 
 impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.layer_norm(Some(&self.weight), self.bias.as_ref(), self.eps)
+        self.layer.run(|| x.layer_norm(Some(&self.weight), self.bias.as_ref(), self.eps))
     }
 
-    fn collect_parameters(&self, path: &str, into: &mut Vec<(String, Tensor)>) {
-        into.push((join(path, "weight"), self.weight.clone()));
-        into.extend(self.bias.iter().map(|bias| (join(path, "bias"), bias.clone())));
+    fn parts(&self) -> Parts<'_> {
+        Parts::of(&self.layer).parameter("weight", &self.weight).parameter("bias", &self.bias)
     }
 }

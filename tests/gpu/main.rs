@@ -35,6 +35,7 @@ mod long_work;
 mod lost;
 mod memory_history;
 mod mixed_precision;
+mod nn_module;
 mod ops_elementwise;
 mod ops_index;
 mod ops_large;
