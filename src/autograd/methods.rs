@@ -526,6 +526,32 @@ impl Tensor {
         self.rows("embedding", ids)
     }
 
+    /// [`Tensor::embedding`] where row `padding_idx` gets no gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let table = Tensor::new(&device, [[1.0f32], [2.0]])?.requires_grad_(true)?;
+    /// table.embedding_with(&Tensor::new(&device, [0i32, 1, 1])?, 0)?.sum_all()?.backward()?;
+    /// assert_eq!(table.grad().map(|grad| grad.to_vec::<f32>()).transpose()?, Some(vec![0.0, 2.0]));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn embedding_with(&self, ids: &Tensor, padding_idx: impl Into<Option<usize>>) -> Result<Tensor> {
+        const OP: &str = "embedding";
+        let Some(padding) = padding_idx.into() else { return self.embedding(ids) };
+        let out = ops::index::rows(OP, self, ids)?;
+        let rows = self.shape().first().copied().unwrap_or(0);
+        if padding >= rows {
+            return Err(Error::argument(OP, format!("padding_idx is {padding}, there are {rows} rows"), "pass one of the rows"));
+        }
+        record_unary(OP, self, &[ids], out, move |b| {
+            let grad = rules::index::embedding(b.saved(0), b.grad(), rows)?;
+            ops::copy::fill_(&grad.with_layout(grad.layout().narrow(0, padding, 1)?), 0.0)?;
+            Ok(grad)
+        })
+    }
+
     /// [`Tensor::embedding`] for the operation `op`.
     #[track_caller]
     pub(super) fn rows(&self, op: &'static str, ids: &Tensor) -> Result<Tensor> {

@@ -25,6 +25,7 @@ mod adam;
 mod adaptive;
 mod grad_scaler;
 mod group;
+mod scheduler;
 mod sgd;
 mod stepper;
 
@@ -34,5 +35,9 @@ pub use adaptive::{Adagrad, AdagradOptions, RmsProp, RmsPropOptions};
 pub use clip::{clip_grad_norm_, clip_scale, grad_norm};
 pub use grad_scaler::{GradScaler, GradScalerOptions};
 pub use group::{Optimizer, ParamGroup, Scaling};
-pub use schedule::{StepLr, WarmupCosine};
+pub use schedule::{
+    Anneal, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts, ExponentialLr, LambdaLr, LinearLr, MultiStepLr,
+    OneCycleLr, PolynomialLr, Schedule, SequentialLr, StepLr, WarmupCosine,
+};
+pub use scheduler::{Better, PlateauOptions, ReduceLrOnPlateau, Scheduler, Threshold};
 pub use sgd::{Sgd, SgdOptions};

@@ -45,10 +45,6 @@ fn names(tensors: &[(String, Tensor)]) -> Vec<&str> {
     tensors.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-fn map(tensors: Vec<(String, Tensor)>) -> BTreeMap<String, Tensor> {
-    tensors.into_iter().collect()
-}
-
 fn values(module: &dyn Module) -> Vec<Vec<f32>> {
     module.state_dict().iter().map(|(_, tensor)| tensor.to_vec().unwrap()).collect()
 }
@@ -147,7 +143,7 @@ fn a_frozen_module_learns_nothing_and_takes_no_gradient_memory() {
     frozen.requires_grad_(false).unwrap();
     assert!(frozen.weight.grad().is_none() && head.weight.grad().is_some());
     adam.zero_grad();
-    let gradients = || device.memory_stats_by_category(linn::memory::Category::Gradient);
+    let gradients = || device.memory_breakdown().of(linn::memory::Category::Gradient);
     let (before, head_before) = (values(&frozen), values(&head));
     assert_eq!(gradients(), 0);
     assert!(!frozen.forward(&x).unwrap().requires_grad(), "nothing is recorded for it");
