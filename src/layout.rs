@@ -53,7 +53,7 @@ impl fmt::Debug for Dims {
 }
 
 /// Where the elements of a tensor lie in its storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Dims,
     strides: Dims,

@@ -27,6 +27,10 @@ pub struct DeviceOptions {
     pub params: ParamsVia,
     /// More uses of the buffers that tensors lie in, for an application that draws from them.
     pub buffer_uses: BufferUses,
+    /// On a card with memory of its own: let kernels reach buffers in host memory, which
+    /// [`SaveOnCpu`](crate::autograd::SaveOnCpu) needs. Costs nothing, but wgpu logs a warning when the device is opened
+    /// (`MAPPABLE_PRIMARY_BUFFERS`); elsewhere buffers can lie there anyway.
+    pub host_buffers: bool,
     /// Who polls an application's device (`Device::from_wgpu`); of no meaning for devices that linn opens.
     pub polling: Polling,
     /// Calls that the driver does, and how many it refuses then, from the opening on; for tests.
@@ -246,10 +250,12 @@ fn has_compute(adapter: &wgpu::Adapter) -> bool {
     adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
 }
 
-/// Features that are used where they exist: by kernels, and by timed events.
-fn features(options: &DeviceOptions) -> wgpu::Features {
+/// Features that are used where they exist: by kernels, by timed events, and for buffers in host memory.
+fn features(options: &DeviceOptions, kind: wgpu::DeviceType) -> wgpu::Features {
     let time = if options.without_timestamps { wgpu::Features::empty() } else { wgpu::Features::TIMESTAMP_QUERY };
-    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP | time
+    let wants_host = options.host_buffers || kind != wgpu::DeviceType::DiscreteGpu;
+    let host = if wants_host { wgpu::Features::MAPPABLE_PRIMARY_BUFFERS } else { wgpu::Features::empty() };
+    wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP | time | host
 }
 
 /// Driver blocks of a few MiB, so that what we reserve is what the driver holds.
@@ -258,7 +264,7 @@ fn memory_hints() -> wgpu::MemoryHints {
 }
 
 async fn open_adapter(adapter: wgpu::Adapter, info: AdapterInfo, options: &DeviceOptions) -> Result<Opened> {
-    let features = adapter.features() & features(options);
+    let features = adapter.features() & features(options, adapter.get_info().device_type);
     let mut required = adapter.limits();
     lower_binding(&mut required, options);
     if !features.contains(wgpu::Features::IMMEDIATES) {
@@ -356,7 +362,7 @@ pub(crate) fn open_noop(options: &DeviceOptions) -> Opened {
     lower_binding(&mut required, options);
     let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         label: Some("linn noop"),
-        required_features: features(options) - wgpu::Features::SUBGROUP,
+        required_features: features(options, wgpu::DeviceType::Cpu) - wgpu::Features::SUBGROUP,
         required_limits: required.clone(),
         experimental_features: wgpu::ExperimentalFeatures::disabled(),
         memory_hints: memory_hints(),

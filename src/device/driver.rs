@@ -25,6 +25,8 @@ pub(crate) const SUBMIT: &str = "linn.submit";
 pub(crate) enum BufferKind {
     /// A segment of the pool.
     Segment,
+    /// Memory of the host that kernels reach, as far as the driver has such.
+    Host,
     /// Upload staging, created mapped.
     Upload,
     /// Download staging.
@@ -43,7 +45,7 @@ impl BufferKind {
     fn usage(self) -> wgpu::BufferUsages {
         use wgpu::BufferUsages as Usage;
         match self {
-            BufferKind::Segment | BufferKind::Status => Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
+            BufferKind::Segment | BufferKind::Status | BufferKind::Host => Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST,
             BufferKind::Upload => Usage::MAP_WRITE | Usage::COPY_SRC,
             BufferKind::Download => Usage::MAP_READ | Usage::COPY_DST,
             BufferKind::Bounce => Usage::COPY_SRC | Usage::COPY_DST,
@@ -55,6 +57,7 @@ impl BufferKind {
     fn label(self) -> &'static str {
         match self {
             BufferKind::Segment => SEGMENT,
+            BufferKind::Host => "linn.host",
             BufferKind::Upload => "linn.upload",
             BufferKind::Download => "linn.download",
             BufferKind::Uniform => "linn.uniform",
@@ -67,7 +70,14 @@ impl BufferKind {
 
 /// Creates a buffer on this thread.
 pub(crate) fn create(gpu: &Gpu, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
-    let more = if kind == BufferKind::Segment { gpu.segment_usages } else { wgpu::BufferUsages::empty() };
+    let more = match kind {
+        BufferKind::Segment => gpu.segment_usages,
+        // Never mapped: it is what makes wgpu choose memory of the host.
+        BufferKind::Host if gpu.device.features().contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS) => {
+            wgpu::BufferUsages::MAP_READ
+        }
+        _ => wgpu::BufferUsages::empty(),
+    };
     gpu.attempt(kind.label(), || {
         gpu.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some(kind.label()),

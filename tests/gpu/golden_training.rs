@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use linn::autograd::autocast;
+use linn::autograd::{SaveOnCpu, autocast, cat, checkpoint};
 use linn::nn::state::{Checkpoint, load, load_parameters};
 use linn::nn::{Gpt, GptConfig, Module};
 use linn::optim::{
@@ -87,7 +88,7 @@ fn golden_training_gpt() {
 #[test]
 fn golden_training_gpt_in_bf16() {
     for (name, settings) in runs("gpt_") {
-        let losses = train(&name, &settings, DType::BF16).0;
+        let losses = train(&name, &settings, Way { dtype: DType::BF16, ..Way::default() }).0;
         let want = values(&file(&name).tensors["losses"]);
         let (Some(got), Some(want)) = (losses.last(), want.last()) else { panic!("{name} has no losses") };
         println!("{name}: ends with a loss of {got} in bf16, {want} in f32, after {} steps", losses.len());
@@ -95,8 +96,53 @@ fn golden_training_gpt_in_bf16() {
     }
 }
 
-/// Trains as the run `name` did, with products in `dtype`: losses, gradient norms, and the model.
-fn train(name: &str, c: &Value, dtype: DType) -> (Vec<f32>, Vec<f32>, Gpt) {
+/// Less memory, the same numbers: to the bit where activations are computed again or kept in host memory, to 1e-5 where the
+/// batches that a step accumulates are given at once.
+#[test]
+fn golden_training_gpt_with_less_memory() {
+    for (name, settings) in runs("gpt_") {
+        let all = |(losses, norms, model): (Vec<f32>, Vec<f32>, Arc<Gpt>)| {
+            let parameters = model.named_parameters().iter().flat_map(|(_, parameter)| values(parameter)).collect();
+            [losses, norms, parameters]
+        };
+        let want = all(train(&name, &settings, Way::default()));
+        for keeps in [Keeps::Inputs, Keeps::OnHost] {
+            assert!(all(train(&name, &settings, Way { keeps, ..Way::default() })) == want, "{name}: {keeps:?} gives other bits");
+        }
+        if count(&settings, "accum") > 1 {
+            let got = all(train(&name, &settings, Way { at_once: true, ..Way::default() }));
+            let gaps = [0, 1, 2].map(|i| largest_gap(&got[i], &want[i]));
+            println!("{name}: accumulated and at once, losses, norms and parameters differ by {gaps:?}");
+            assert!(gaps[0] <= 1e-5, "{name}: {gaps:?}");
+        }
+    }
+}
+
+/// What a model keeps for the backward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Keeps {
+    #[default]
+    All,
+    Inputs,
+    OnHost,
+}
+
+/// How a run goes.
+struct Way {
+    dtype: DType,
+    keeps: Keeps,
+    /// The batches of a step are one.
+    at_once: bool,
+}
+
+impl Default for Way {
+    fn default() -> Way {
+        Way { dtype: DType::F32, keeps: Keeps::All, at_once: false }
+    }
+}
+
+/// Trains as the run `name` did: losses, gradient norms, and the model.
+fn train(name: &str, c: &Value, way: Way) -> (Vec<f32>, Vec<f32>, Arc<Gpt>) {
     let device = device();
     let golden = file(name);
     let config = GptConfig {
@@ -108,7 +154,8 @@ fn train(name: &str, c: &Value, dtype: DType) -> (Vec<f32>, Vec<f32>, Gpt) {
         bias: c["bias"].as_bool().unwrap(),
         tied: c["tied"].as_bool().unwrap(),
     };
-    let model = Gpt::new(&device, config).unwrap();
+    let model = Arc::new(Gpt::new(&device, config).unwrap());
+    let host = SaveOnCpu::new(&device).unwrap();
     let init: BTreeMap<String, Tensor> =
         golden.tensors.iter().filter(|(key, _)| key.starts_with("init.")).map(|(k, v)| (k.clone(), v.clone())).collect();
     load_parameters(&model.named_parameters(), &init, "init.").unwrap();
@@ -125,12 +172,22 @@ fn train(name: &str, c: &Value, dtype: DType) -> (Vec<f32>, Vec<f32>, Gpt) {
         optimizer.set_lr(schedule.at(step as u64));
         optimizer.zero_grad();
         let mut total = Vec::new();
-        for micro in 0..accum {
-            let tokens = &golden.tensors[&format!("tokens.{step}.{micro}")];
+        let batches: Vec<Tensor> = (0..accum).map(|micro| golden.tensors[&format!("tokens.{step}.{micro}")].clone()).collect();
+        let batches = if way.at_once { vec![cat(&batches.iter().collect::<Vec<_>>(), 0).unwrap()] } else { batches };
+        for tokens in &batches {
             let positions = tokens.size(1).unwrap() - 1;
             let inputs = tokens.narrow(1, 0, positions).unwrap();
             let targets = tokens.narrow(1, 1, positions).unwrap();
-            let loss = autocast(dtype, || model.loss(&inputs, &targets)? * (1.0 / accum as f64)).unwrap();
+            let part = 1.0 / batches.len() as f64;
+            let forward = || match way.keeps {
+                Keeps::All => model.loss(&inputs, &targets)? * part,
+                Keeps::OnHost => host.scope(|| model.loss(&inputs, &targets)? * part),
+                Keeps::Inputs => {
+                    let model = model.clone();
+                    checkpoint(move |x| model.loss(&x[0], &x[1])? * part, &[&inputs, &targets])
+                }
+            };
+            let loss = autocast(way.dtype, forward).unwrap();
             loss.backward().unwrap();
             total.push(loss.detach());
         }
@@ -145,7 +202,7 @@ fn train(name: &str, c: &Value, dtype: DType) -> (Vec<f32>, Vec<f32>, Gpt) {
 
 fn gpt(name: &str, c: &Value) {
     let golden = file(name);
-    let (losses, norms, model) = train(name, c, DType::F32);
+    let (losses, norms, model) = train(name, c, Way::default());
     let (want_losses, want_norms) = (values(&golden.tensors["losses"]), values(&golden.tensors["grad_norms"]));
     let loss_gap = largest_gap(&losses, &want_losses);
     let ratios: Vec<f32> = norms.iter().zip(&want_norms).map(|(got, want)| got / want).collect();

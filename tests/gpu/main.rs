@@ -27,6 +27,7 @@ mod field_streams;
 mod golden_ops;
 mod golden_training;
 mod grad_graph;
+mod grad_memory;
 mod grad_rules;
 mod grad_saved;
 mod indexing;
