@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use super::graph::{Hook, Interior, Leaf, Node, RegisteredHook, interior_of, leaf_of, lock, next_number};
+use super::graph::{Hook, Interior, Leaf, Node, RegisteredHook, Used, interior_of, leaf_of, lock, next_number};
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::{binary, copy};
@@ -116,6 +116,7 @@ impl Tensor {
             grad.set_category(Category::Gradient);
         }
         *lock(&leaf.grad) = grad.map(|grad| grad.without_grad_slot());
+        *lock(&leaf.used) = Used::Not;
         Ok(())
     }
 
@@ -134,7 +135,13 @@ impl Tensor {
         if let Some(leaf) = leaf_of(self) {
             // Taken out first: the memory goes back when the lock is free again.
             let _old = lock(&leaf.grad).take();
+            *lock(&leaf.used) = Used::Not;
         }
+    }
+
+    /// An optimizer uses the gradient; true where one did before, and a backward pass has added to it since.
+    pub(crate) fn use_grad(&self) -> bool {
+        leaf_of(self).is_some_and(|leaf| std::mem::replace(&mut *lock(&leaf.used), Used::Once) == Used::AddedTo)
     }
 
     /// Calls `hook` with every gradient of this tensor during backward passes, no lock held; an answer `Some(other)`
@@ -202,8 +209,14 @@ impl Leaf {
         }
         let mut slot = lock(&self.grad);
         if let Some(sum) = &*slot {
-            return binary::add_(sum, &grad, 1.0);
+            binary::add_(sum, &grad, 1.0)?;
+            let mut used = lock(&self.used);
+            if *used == Used::Once {
+                *used = Used::AddedTo;
+            }
+            return Ok(());
         }
+        *lock(&self.used) = Used::Not;
         let fills_storage = grad.is_contiguous() && (grad.len() * grad.dtype().size()) as u64 == grad.storage.size();
         let own = fills_storage && Arc::strong_count(&grad.storage) == 1;
         let grad = if own { grad } else { copy::copy(&grad)? };

@@ -143,7 +143,7 @@ impl Prelu {
 
 impl Module for Prelu {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.layer.run(|| x.prelu(&self.weight))
+        self.layer.forward(|| x.prelu(&self.weight))
     }
 
     fn parts(&self) -> Parts<'_> {

@@ -132,7 +132,7 @@ macro_rules! convolutions {
 
         impl Module for $name {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
-                self.layer.run(|| x.$method(&self.weight, self.bias.as_ref(), self.settings.options()))
+                self.layer.forward(|| x.$method(&self.weight, self.bias.as_ref(), self.settings.options()))
             }
 
             fn parts(&self) -> Parts<'_> {

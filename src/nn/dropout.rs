@@ -26,7 +26,7 @@ impl Module for Dropout {
         if self.p == 0.0 || !self.layer.is_training() {
             return Ok(x.clone());
         }
-        self.layer.run(|| x.dropout(self.p))
+        self.layer.forward(|| x.dropout(self.p))
     }
 
     fn parts(&self) -> Parts<'_> {

@@ -42,7 +42,7 @@ impl Embedding {
 
 impl Module for Embedding {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
-        self.layer.run(|| self.weight.embedding_with(ids, self.padding_idx))
+        self.layer.forward(|| self.weight.embedding_with(ids, self.padding_idx))
     }
 
     fn parts(&self) -> Parts<'_> {

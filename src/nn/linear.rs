@@ -56,7 +56,7 @@ impl Linear {
 
 impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.layer.run(|| x.linear(&self.weight, self.bias.as_ref()))
+        self.layer.forward(|| x.linear(&self.weight, self.bias.as_ref()))
     }
 
     fn parts(&self) -> Parts<'_> {

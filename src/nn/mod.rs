@@ -31,7 +31,7 @@ pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use gpt::{Gpt, GptConfig};
-pub use layer::{Layer, scope};
+pub use layer::{DetectNan, Layer, scope};
 pub use linear::{Bias, Linear};
 pub use module::{Mode, Module, Parts};
 pub use norm::{GroupNorm, LayerNorm, RmsNorm};

@@ -38,7 +38,7 @@ impl LayerNorm {
 impl Module for LayerNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (weight, bias) = (Some(&self.weight), self.bias.as_ref());
-        self.layer.run(|| match self.weight.shape() {
+        self.layer.forward(|| match self.weight.shape() {
             [_] => x.layer_norm(weight, bias, self.eps),
             shape => x.layer_norm_over(shape, weight, bias, self.eps),
         })
@@ -67,7 +67,7 @@ impl RmsNorm {
 
 impl Module for RmsNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.layer.run(|| x.rms_norm(self.weight.shape(), Some(&self.weight), self.eps))
+        self.layer.forward(|| x.rms_norm(self.weight.shape(), Some(&self.weight), self.eps))
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -104,7 +104,7 @@ impl GroupNorm {
 
 impl Module for GroupNorm {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.layer.run(|| x.group_norm(self.groups, Some(&self.weight), Some(&self.bias), self.eps))
+        self.layer.forward(|| x.group_norm(self.groups, Some(&self.weight), Some(&self.bias), self.eps))
     }
 
     fn parts(&self) -> Parts<'_> {

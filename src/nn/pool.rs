@@ -61,7 +61,7 @@ macro_rules! pools {
         impl Module for $name {
             fn forward(&self, $x: &Tensor) -> Result<Tensor> {
                 let ($size, $options) = (self.settings.kernel_size.as_slice(), self.settings.options());
-                self.layer.run(|| $call)
+                self.layer.forward(|| $call)
             }
 
             fn parts(&self) -> Parts<'_> {
@@ -111,7 +111,7 @@ macro_rules! adaptive_pools {
 
         impl Module for $name {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
-                self.layer.run(|| x.$method(&self.output_size))
+                self.layer.forward(|| x.$method(&self.output_size))
             }
 
             fn parts(&self) -> Parts<'_> {

@@ -11,7 +11,8 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
-use crate::ops::optim::{in_range, total_norm, update_scale};
+use crate::ops::foreach::{self, total_norm};
+use crate::ops::optim::{in_range, update_scale};
 use crate::ops::{binary, copy, unary};
 use crate::stream::Origin;
 use crate::tensor::{Storage, Tensor};
@@ -131,8 +132,7 @@ impl GradScaler {
             ));
         }
         let found_inf = self.not_finite(&grads)?;
-        let inverse = self.inverse()?;
-        grads.iter().try_for_each(|grad| binary::mul_(grad, &copy::to_dtype(&inverse, grad.dtype())?))?;
+        foreach::mul_("unscale_", &grads, &self.inverse()?)?;
         self.seen.push(Seen { first, found_inf, stepped: false });
         Ok(())
     }

@@ -193,8 +193,9 @@ fn report_status(device: &Device, status: &[u8], covers: u64) {
     let out_of_range = || out_of_range(code, position, value as i32, len);
     core.clear_status = true;
     core.counters.failures += 1;
-    core.late_error
-        .get_or_insert_with(|| checked.map_or_else(out_of_range, |subject| subject.error(position, f32::from_bits(value))));
+    core.late_error.get_or_insert_with(|| {
+        checked.map_or_else(out_of_range, |(subject, layer)| subject.error(layer.as_deref(), position, f32::from_bits(value)))
+    });
 }
 
 /// An index that the operation with this number met.

@@ -13,6 +13,7 @@ mod sweep;
 #[path = "../support/timing.rs"]
 mod timing;
 
+mod clipping;
 mod compact;
 mod compact_busy;
 mod copies;
@@ -36,6 +37,7 @@ mod long_work;
 mod lost;
 mod memory_history;
 mod mixed_precision;
+mod nn_errors;
 mod nn_init;
 mod nn_layers;
 mod nn_module;

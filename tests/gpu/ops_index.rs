@@ -162,7 +162,7 @@ fn cross_entropy_and_its_gradient() {
 fn norms_and_clipping() {
     let parts: Vec<Vec<f32>> = [1, 3, 128, 49_152, 100_003].iter().map(|len| numbers(*len as u32, *len)).collect();
     let tensors: Vec<Tensor> = parts.iter().map(|part| tensor(&[part.len()], part)).collect();
-    let norm = optim::total_norm(&tensors.iter().collect::<Vec<_>>()).unwrap();
+    let norm = linn::ops::foreach::total_norm(&tensors.iter().collect::<Vec<_>>()).unwrap();
     let want = parts.iter().flatten().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
     assert_close("total norm", &read(&norm), &[want], 1e-6, 0.0);
     let clip = |max_norm: f64| read(&optim::clip_coefficient(&norm, max_norm).unwrap())[0];

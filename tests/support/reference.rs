@@ -226,11 +226,6 @@ pub fn sum(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
     fold_middle(a, shape, |x, y| x + y)
 }
 
-/// Sum of squares over the middle dimension.
-pub fn sum_squares(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
-    sum(&a.iter().map(|x| x * x).collect::<Vec<_>>(), shape)
-}
-
 /// Largest element over the middle dimension.
 pub fn max(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
     fold_middle(a, shape, maximum)

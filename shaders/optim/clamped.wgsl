@@ -1,0 +1,9 @@
+// The gradient within -lr and lr; NaN stays NaN. x is the same tensor.
+fn prepare(lr: f32, step: f32, product: f32) -> vec4<f32> {
+    return vec4<f32>();
+}
+
+fn update(x: vec4<f32>, g: vec4<f32>, row: Row, i: u32) -> vec4<f32> {
+    let low = select(g, vec4<f32>(-row.lr), g < vec4<f32>(-row.lr));
+    return select(low, vec4<f32>(row.lr), g > vec4<f32>(row.lr));
+}
