@@ -408,11 +408,16 @@ impl Tensor {
         let out = ops::matmul::linear(self, weight, bias)?;
         let inputs: SmallVec<[&Tensor; 3]> = [self, weight].into_iter().chain(bias).collect();
         let count = inputs.len();
-        record("linear", &inputs, &[self, weight], out, move |ctx| {
-            let (x, w, g) = (ctx.saved(0), ctx.saved(1), ctx.grad());
+        // Each one's gradient needs the other only: a frozen layer does not keep its input.
+        let of_x = self.requires_grad().then_some(weight);
+        let of_w = weight.requires_grad().then_some(self);
+        let saved: SmallVec<[&Tensor; 2]> = of_x.into_iter().chain(of_w).collect();
+        let at = usize::from(of_x.is_some());
+        record("linear", &inputs, &saved, out, move |ctx| {
+            let g = ctx.grad();
             let mut grads = Grads::new();
-            grads.push(ctx.want(0, || rules::matmul::linear_x(w, g))?);
-            grads.push(ctx.want(1, || rules::matmul::linear_w(x, g))?);
+            grads.push(ctx.want(0, || rules::matmul::linear_x(ctx.saved(0), g))?);
+            grads.push(ctx.want(1, || rules::matmul::linear_w(ctx.saved(at), g))?);
             if count == 3 {
                 grads.push(ctx.want(2, || rules::matmul::linear_bias(g))?);
             }

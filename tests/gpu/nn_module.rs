@@ -157,6 +157,31 @@ fn a_frozen_module_learns_nothing_and_takes_no_gradient_memory() {
     assert_ne!(values(&frozen), before);
 }
 
+/// The gradient of a layer's input needs its weight only.
+#[test]
+fn a_frozen_linear_layer_does_not_keep_its_input() {
+    let device = open(DeviceOptions::default());
+    let layer = Linear::new(&device, 256, 8, Bias::With).unwrap();
+    let x = Tensor::ones(&device, &[1024, 256]).unwrap().requires_grad_(true).unwrap();
+    let kept = || {
+        let input = x.mul_scalar(2.0).unwrap();
+        let y = layer.forward(&input).unwrap();
+        drop(input);
+        let bytes = device.memory_allocated();
+        y.sum_all().unwrap().backward().unwrap();
+        assert_eq!(x.grad().unwrap().shape(), x.shape());
+        let got = x.grad().unwrap().sum_all().unwrap().item::<f32>().unwrap();
+        let want = 2.0 * 1024.0 * layer.weight.sum_all().unwrap().item::<f32>().unwrap();
+        assert!((got - want).abs() < 0.1 + 1e-4 * want.abs(), "{got} {want}");
+        x.zero_grad();
+        layer.zero_grad();
+        bytes
+    };
+    let learning = kept();
+    layer.requires_grad_(false).unwrap();
+    assert_eq!(learning - kept(), 4 * 1024 * 256);
+}
+
 /// What was recorded before a parameter was frozen brings it nothing.
 #[test]
 fn freezing_between_forward_and_backward_counts() {

@@ -601,6 +601,21 @@ pub fn adam_amsgrad(x: f64, g: f64, m: f64, v: f64, largest: f64, step: f64, s: 
     (x - s.lr * m / (1.0 - s.beta1.powf(step)) / denominator, m, v, largest)
 }
 
+/// A gradient times a factor.
+pub fn scale_gradients(g: f64, scale: f64) -> f64 {
+    g * scale
+}
+
+/// A gradient within a bound and its negative; NaN stays NaN.
+pub fn clamp_gradients(g: f64, bound: f64) -> f64 {
+    if g.is_nan() { g } else { g.clamp(-bound, bound) }
+}
+
+/// What the parts of the sums of squares of many tensors sum to.
+pub fn square_parts(tensors: &[Vec<f64>]) -> f64 {
+    tensors.iter().flatten().map(|x| x * x).sum()
+}
+
 /// One step of SGD on one element.
 pub fn sgd(x: f64, g: f64, lr: f64, weight_decay: f64) -> f64 {
     x - lr * (g + weight_decay * x)
