@@ -447,7 +447,7 @@ macro_rules! update_forms {
 /// Form of optimizer steps whose state is bf16, whatever the type of the parameters.
 pub const BF16_STATE: u8 = 1;
 pub(super) const SCALE_GRADIENTS: &[Form] = update_forms!(&["shared/index", "optim/scaled"], []).split_at(1).0;
-pub(super) const CLAMP_GRADIENTS: &[Form] = update_forms!(&["shared/index", "optim/clamped"], []).split_at(1).0;
+pub(super) const CLAMP_GRADIENTS: &[Form] = update_forms!(&["shared/index", "shared/float", "optim/clamped"], []).split_at(1).0;
 pub(super) const SQUARE_PARTS: &[Form] = &[Form {
     body: "optim/squares",
     bindings: &[bind("a", Role::In, "many"), bind("table", Role::In, "many_words"), bind("out", Role::Out, "many_f32")],

@@ -53,7 +53,7 @@ fn rates_are_pytorchs() {
         ("StepLR", one(Box::new(StepLr { step_size: 7, gamma: 0.5 }))),
         ("MultiStepLR", one(Box::new(MultiStepLr { milestones: vec![20, 5, 20, 41], gamma: 0.3 }))),
         ("ConstantLR", one(Box::new(ConstantLr { factor: 0.25, total_iters: 9 }))),
-        ("LinearLR", one(Box::new(LinearLr::default()))),
+        ("LinearLR", one(Box::<LinearLr>::default())),
         ("LinearLR_down", one(Box::new(LinearLr { start_factor: 1.0, end_factor: 0.1, total_iters: 40 }))),
         ("ExponentialLR", one(Box::new(ExponentialLr { gamma: 0.93 }))),
         ("PolynomialLR", one(Box::new(PolynomialLr { total_iters: 45, power: 2.0 }))),
