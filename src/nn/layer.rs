@@ -29,7 +29,7 @@ use crate::tensor::Tensor;
 /// impl Module for Noise {
 ///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
 ///         match self.layer.is_training() {
-///             true => self.layer.run(|| x.add(&x.randn_like()?)),
+///             true => self.layer.forward(|| x.add(&x.randn_like()?)),
 ///             false => Ok(x.clone()),
 ///         }
 ///     }
@@ -71,7 +71,7 @@ impl Layer {
 
     /// [`Layer::run`] of a forward pass, whose result [`DetectNan`] looks at.
     #[track_caller]
-    pub(super) fn forward(&self, work: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    pub fn forward(&self, work: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         self.run(|| {
             let result = work()?;
             look_at(&result)?;

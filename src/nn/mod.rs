@@ -37,3 +37,4 @@ pub use module::{Mode, Module, Parts};
 pub use norm::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool::{AdaptiveAvgPool1d, AdaptiveAvgPool2d, AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d};
 pub use sequential::{Sequential, lambda};
+pub use state::{IncompatibleKeys, Strict};
