@@ -110,6 +110,28 @@ impl Error {
         Error::Argument { op, fact: fact.into(), help: help.into() }
     }
 
+    /// What stands before the name of a layer in a fact.
+    pub(crate) const IN_LAYER: &str = "in layer ";
+
+    /// The error as one of a layer of a model: its fact names the layer, the innermost where there are several. A
+    /// [`Error::DType`], which has no fact, becomes an [`Error::Argument`].
+    pub fn in_layer(mut self, layer: &str) -> Error {
+        if let Error::DType { op, got, expected } = self {
+            let help = "convert the tensor with to_dtype before the call";
+            self = Error::argument(op, format!("takes {expected}, was given {got}"), help);
+        }
+        if let Error::Shape { fact, .. }
+        | Error::Argument { fact, .. }
+        | Error::DeviceMismatch { fact, .. }
+        | Error::Limit { fact, .. }
+        | Error::Autograd { fact, .. } = &mut self
+            && !fact.starts_with(Error::IN_LAYER)
+        {
+            *fact = format!("{}{layer}: {fact}", Error::IN_LAYER);
+        }
+        self
+    }
+
     /// The error as that of `op`, of an operation that is put together from others.
     #[cfg(feature = "gpu")]
     pub(crate) fn of(mut self, op: &'static str) -> Error {

@@ -24,16 +24,9 @@ fn main(
 
 fn block(base: u32, first: u32) -> item {
     let end = min(first + BLOCK * p.splits, p.n);
-    var total = taken(load_a(base + first * p.stride));
+    var total = load_a(base + first * p.stride);
     for (var k = first + p.splits; k < end; k += p.splits) {
-        total = combine(total, taken(load_a(base + k * p.stride)));
+        total = combine(total, load_a(base + k * p.stride));
     }
     return total;
-}
-
-fn taken(value: item) -> item {
-    if SQUARE == 1u {
-        return value * value;
-    }
-    return value;
 }

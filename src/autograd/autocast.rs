@@ -192,7 +192,7 @@ fn converted(x: &Tensor, to: DType) -> Result<Tensor> {
     let usable = |known: &Converted| {
         // A backward pass may have freed the conversion, or it may have been made under no_grad.
         let history = interior_of(&known.tensor).and_then(|slot| slot.history("autocast").ok());
-        let alive = history.is_some_and(|history| history.node.check_not_freed().is_ok());
+        let alive = history.map_or(!x.requires_grad(), |history| history.node.check_not_freed().is_ok());
         Arc::ptr_eq(&known.leaf, &leaf) && known.version == version && known.tensor.dtype() == to && (alive || !is_grad_enabled())
     };
     let known = PARAMETERS.with_borrow(|known| known.get(&place).filter(|known| usable(known)).map(|known| known.tensor.clone()));

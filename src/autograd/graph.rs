@@ -3,7 +3,7 @@
 //! Nodes point to the nodes that made their operands, never the other way, so a graph lives exactly as long as its results.
 //! Lock order: a slot's lock, then a node's, then the device's core; user code (hooks) runs under none of them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::saved::Saved;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::kernel::labels::InLayer;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 
@@ -25,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) op: &'static str,
     /// Nodes are numbered as they are made, so an operand's node always has the smaller number.
     pub(crate) sequence: u64,
+    /// The layer of a model that it was recorded in.
+    layer: Option<Arc<str>>,
     /// The stream of the forward pass, where the rule runs too.
     pub(crate) stream: Stream,
     /// Where the gradient of each operand goes.
@@ -51,9 +54,25 @@ pub(crate) enum Edge {
 }
 
 /// The slot of a tensor that wants gradients and was made by no recorded operation.
+#[derive(Default)]
 pub(crate) struct Leaf {
     pub(crate) grad: Mutex<Option<Tensor>>,
     pub(crate) hooks: Mutex<Vec<RegisteredHook>>,
+    /// It collects no gradients for now.
+    pub(crate) frozen: AtomicBool,
+    /// What an optimizer has done with the gradient that is there.
+    pub(crate) used: Mutex<Used>,
+}
+
+/// What an optimizer has done with a gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Used {
+    #[default]
+    Not,
+    /// A step used it.
+    Once,
+    /// And a backward pass has added to it since.
+    AddedTo,
 }
 
 /// The slot of a result of a recorded operation. An in-place operation gives it a new history, seen by all clones.
@@ -111,11 +130,18 @@ impl Node {
         Arc::new(Node {
             op,
             sequence: next_number(),
+            layer: InLayer::name(),
             stream: device.current_stream(),
             edges,
             work: Mutex::new(Some(work)),
             hooks: Mutex::new(Vec::new()),
         })
+    }
+
+    /// The operation and its layer, for messages.
+    pub(crate) fn name(&self) -> String {
+        let layer = self.layer.as_ref().map_or(String::new(), |layer| format!(" in layer {layer}"));
+        format!("`{}`{layer}", self.op)
     }
 
     /// An error where an earlier backward pass has freed what this node saved.
@@ -124,7 +150,7 @@ impl Node {
             return Ok(());
         }
         Err(Error::autograd(
-            format!("backward runs a second time through `{}`, and what it saved is freed", self.op),
+            format!("backward runs a second time through {}, and what it saved is freed", self.name()),
             "pass Retain::Graph to backward_with the first time, or run the forward pass again",
         ))
     }
@@ -136,7 +162,12 @@ impl Node {
         let (Some(work), Some(first)) = (work, grads.iter().flatten().next()) else { return Ok(Grads::new()) };
         let device = self.stream.device();
         let saved = work.saved.iter().map(|saved| saved.unpack(self.op, device)).collect::<Result<_>>()?;
-        let answer = (work.rule)(&Backward { grads, first, saved, edges: &self.edges, take })?;
+        let _layer = InLayer::enter(self.layer.clone());
+        let answer =
+            (work.rule)(&Backward { grads, first, saved, edges: &self.edges, take }).map_err(|error| match &self.layer {
+                Some(layer) => error.in_layer(layer),
+                None => error,
+            })?;
         debug_assert_eq!(answer.len(), self.edges.len(), "the rule of `{}` answers once per operand", self.op);
         Ok(answer)
     }
@@ -243,7 +274,7 @@ pub(crate) fn interior_of(tensor: &Tensor) -> Option<Arc<Interior>> {
 /// Where the gradient of `tensor` goes, if it wants one.
 pub(crate) fn edge_of(op: &'static str, tensor: &Tensor) -> Result<Option<Edge>> {
     if let Some(leaf) = leaf_of(tensor) {
-        return Ok(Some(Edge::Leaf(leaf)));
+        return Ok(Some(Edge::Leaf(leaf)).filter(|_| tensor.requires_grad()));
     }
     let Some(slot) = interior_of(tensor) else { return Ok(None) };
     let History { node, output, .. } = slot.history(op)?;

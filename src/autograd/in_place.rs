@@ -214,7 +214,7 @@ impl Tensor {
     /// The slot of a tensor that may be changed in place while recording: no leaf, no view, and none without history that would
     /// get one.
     fn changeable(&self, op: &'static str, gets_history: bool) -> Result<Option<Arc<Interior>>> {
-        if leaf_of(self).is_some() {
+        if leaf_of(self).is_some() && self.requires_grad() {
             return Err(Error::autograd(
                 format!("{op} on a leaf that wants gradients (shape {:?})", self.shape()),
                 "change it under no_grad, or change a copy of it",

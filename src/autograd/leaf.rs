@@ -1,8 +1,9 @@
 //! `requires_grad_`, `grad`, hooks: what a user sees of leaves and slots.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use super::graph::{Hook, Interior, Leaf, Node, RegisteredHook, interior_of, leaf_of, lock, next_number};
+use super::graph::{Hook, Interior, Leaf, Node, RegisteredHook, Used, interior_of, leaf_of, lock, next_number};
 use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::ops::{binary, copy};
@@ -23,11 +24,8 @@ impl Tensor {
         let is_result = interior_of(&self).is_some();
         match wanted {
             true if !self.dtype().is_float() => Err(Error::DType { op: "requires_grad_", got: self.dtype(), expected: "f32" }),
-            true if self.grad_slot.is_some() => Ok(self),
-            true => {
-                let leaf = Leaf { grad: Mutex::new(None), hooks: Mutex::new(Vec::new()) };
-                Ok(Tensor { grad_slot: Some(Arc::new(leaf)), ..self })
-            }
+            true if self.grad_slot.is_some() => self.set_requires_grad(true).map(|()| self),
+            true => Ok(Tensor { grad_slot: Some(Arc::new(Leaf::default())), ..self }),
             false if is_result => Err(Error::autograd(
                 "requires_grad_(false) on a result of a recorded operation",
                 "use detach() for a tensor that shares the memory but not the history",
@@ -36,9 +34,41 @@ impl Tensor {
         }
     }
 
+    /// Whether this leaf collects gradients from now on, for all its clones: an optimizer that has it leaves it alone while it does
+    /// not. `false` drops the gradient; results that were recorded before still bring none. What is no leaf yet becomes one by
+    /// [`Tensor::requires_grad_`].
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let x = Tensor::new(&device, 3.0f32)?.requires_grad_(true)?;
+    /// x.set_requires_grad(false)?;
+    /// assert!(!x.square()?.requires_grad());
+    /// x.set_requires_grad(true)?;
+    /// assert!(x.square()?.requires_grad());
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    pub fn set_requires_grad(&self, wanted: bool) -> Result<()> {
+        match leaf_of(self) {
+            Some(leaf) => {
+                leaf.frozen.store(!wanted, Ordering::Relaxed);
+                if !wanted {
+                    self.zero_grad();
+                }
+                Ok(())
+            }
+            None if wanted == self.requires_grad() => Ok(()),
+            None => Err(Error::autograd(
+                format!("set_requires_grad({wanted}) on a tensor that is no leaf (shape {:?})", self.shape()),
+                "call requires_grad_(true) where the tensor is made, and use detach() on results",
+            )),
+        }
+    }
+
     /// True for leaves that collect gradients and for everything recorded from them.
     pub fn requires_grad(&self) -> bool {
-        self.grad_slot.is_some()
+        let collects = |leaf: &Leaf| !leaf.frozen.load(Ordering::Relaxed);
+        self.grad_slot.as_ref().is_some_and(|slot| slot.downcast_ref().is_none_or(collects))
     }
 
     /// True when no recorded operation made this tensor.
@@ -86,6 +116,7 @@ impl Tensor {
             grad.set_category(Category::Gradient);
         }
         *lock(&leaf.grad) = grad.map(|grad| grad.without_grad_slot());
+        *lock(&leaf.used) = Used::Not;
         Ok(())
     }
 
@@ -104,7 +135,13 @@ impl Tensor {
         if let Some(leaf) = leaf_of(self) {
             // Taken out first: the memory goes back when the lock is free again.
             let _old = lock(&leaf.grad).take();
+            *lock(&leaf.used) = Used::Not;
         }
+    }
+
+    /// An optimizer uses the gradient; true where one did before, and a backward pass has added to it since.
+    pub(crate) fn use_grad(&self) -> bool {
+        leaf_of(self).is_some_and(|leaf| std::mem::replace(&mut *lock(&leaf.used), Used::Once) == Used::AddedTo)
     }
 
     /// Calls `hook` with every gradient of this tensor during backward passes, no lock held; an answer `Some(other)`
@@ -167,10 +204,19 @@ impl HookHandle {
 impl Leaf {
     /// Adds one backward pass's gradient. The first is kept as it is where nobody else holds its memory.
     pub(crate) fn accumulate(&self, grad: Tensor) -> Result<()> {
+        if self.frozen.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let mut slot = lock(&self.grad);
         if let Some(sum) = &*slot {
-            return binary::add_(sum, &grad, 1.0);
+            binary::add_(sum, &grad, 1.0)?;
+            let mut used = lock(&self.used);
+            if *used == Used::Once {
+                *used = Used::AddedTo;
+            }
+            return Ok(());
         }
+        *lock(&self.used) = Used::Not;
         let fills_storage = grad.is_contiguous() && (grad.len() * grad.dtype().size()) as u64 == grad.storage.size();
         let own = fills_storage && Arc::strong_count(&grad.storage) == 1;
         let grad = if own { grad } else { copy::copy(&grad)? };

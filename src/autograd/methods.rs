@@ -408,11 +408,16 @@ impl Tensor {
         let out = ops::matmul::linear(self, weight, bias)?;
         let inputs: SmallVec<[&Tensor; 3]> = [self, weight].into_iter().chain(bias).collect();
         let count = inputs.len();
-        record("linear", &inputs, &[self, weight], out, move |ctx| {
-            let (x, w, g) = (ctx.saved(0), ctx.saved(1), ctx.grad());
+        // Each one's gradient needs the other only: a frozen layer does not keep its input.
+        let of_x = self.requires_grad().then_some(weight);
+        let of_w = weight.requires_grad().then_some(self);
+        let saved: SmallVec<[&Tensor; 2]> = of_x.into_iter().chain(of_w).collect();
+        let at = usize::from(of_x.is_some());
+        record("linear", &inputs, &saved, out, move |ctx| {
+            let g = ctx.grad();
             let mut grads = Grads::new();
-            grads.push(ctx.want(0, || rules::matmul::linear_x(w, g))?);
-            grads.push(ctx.want(1, || rules::matmul::linear_w(x, g))?);
+            grads.push(ctx.want(0, || rules::matmul::linear_x(ctx.saved(0), g))?);
+            grads.push(ctx.want(1, || rules::matmul::linear_w(ctx.saved(at), g))?);
             if count == 3 {
                 grads.push(ctx.want(2, || rules::matmul::linear_bias(g))?);
             }
@@ -524,6 +529,32 @@ impl Tensor {
     #[track_caller]
     pub fn embedding(&self, ids: &Tensor) -> Result<Tensor> {
         self.rows("embedding", ids)
+    }
+
+    /// [`Tensor::embedding`] where row `padding_idx` gets no gradient.
+    ///
+    /// ```
+    /// # use linn::{Device, Tensor};
+    /// # let device = Device::open()?;
+    /// let table = Tensor::new(&device, [[1.0f32], [2.0]])?.requires_grad_(true)?;
+    /// table.embedding_with(&Tensor::new(&device, [0i32, 1, 1])?, 0)?.sum_all()?.backward()?;
+    /// assert_eq!(table.grad().map(|grad| grad.to_vec::<f32>()).transpose()?, Some(vec![0.0, 2.0]));
+    /// # Ok::<(), linn::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn embedding_with(&self, ids: &Tensor, padding_idx: impl Into<Option<usize>>) -> Result<Tensor> {
+        const OP: &str = "embedding";
+        let Some(padding) = padding_idx.into() else { return self.embedding(ids) };
+        let out = ops::index::rows(OP, self, ids)?;
+        let rows = self.shape().first().copied().unwrap_or(0);
+        if padding >= rows {
+            return Err(Error::argument(OP, format!("padding_idx is {padding}, there are {rows} rows"), "pass one of the rows"));
+        }
+        record_unary(OP, self, &[ids], out, move |b| {
+            let grad = rules::index::embedding(b.saved(0), b.grad(), rows)?;
+            ops::copy::fill_(&grad.with_layout(grad.layout().narrow(0, padding, 1)?), 0.0)?;
+            Ok(grad)
+        })
     }
 
     /// [`Tensor::embedding`] for the operation `op`.

@@ -68,7 +68,7 @@ pub(crate) fn node(
     saved: &[&Tensor],
     rule: impl Fn(&Backward<'_>) -> Result<Grads> + Send + Sync + 'static,
 ) -> Result<Option<Arc<Node>>> {
-    let wanted = is_grad_enabled() && inputs.iter().any(|input| input.grad_slot.is_some());
+    let wanted = is_grad_enabled() && inputs.iter().any(|input| input.requires_grad());
     let (true, Some(first)) = (wanted, inputs.first()) else { return Ok(None) };
     let edges: SmallVec<[Option<Edge>; 3]> = inputs.iter().map(|input| edge_of(op, input)).collect::<Result<_>>()?;
     let saved = saved.iter().map(|tensor| Saved::new(op, tensor)).collect::<Result<_>>()?;

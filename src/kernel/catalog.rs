@@ -30,8 +30,8 @@ pub struct Binding {
     /// Read, written or both.
     pub role: Role,
     /// WGSL type of an array element, over the aliases `elem` (dtype of the row), `res` (dtype of the result) and
-    /// `item` (`elem`, or `vec4<elem>` in vector forms); `flag_item` is an `item` of bool. `many`, `many_bf16` and `many_words` are
-    /// windows in which many tensors lie, of `elem`, bf16 and words; a shader's own table says where.
+    /// `item` (`elem`, or `vec4<elem>` in vector forms); `flag_item` is an `item` of bool. `many`, `many_bf16`, `many_f32` and
+    /// `many_words` are windows in which many tensors lie, of `elem`, bf16, f32 and words; a shader's own table says where.
     pub ty: &'static str,
 }
 
@@ -46,6 +46,7 @@ impl Binding {
         match self.ty {
             "many" => Some(dtype),
             "many_bf16" => Some(DType::BF16),
+            "many_f32" => Some(DType::F32),
             _ => None,
         }
     }
@@ -523,8 +524,6 @@ kernels! {
     reduce {
         /// sum; i32 and u32 wrap
         sum WORDS REDUCE = "a + b";
-        /// sum of squares
-        sum_squares F REDUCE_SQUARES = "a + b";
         /// largest element; NaN where there is one
         max F REDUCE = "f_maximum(a, b)" with ["shared/float"];
         /// smallest element; NaN where there is one
@@ -651,6 +650,12 @@ kernels! {
         count_steps F COUNT_STEPS;
         /// moves the scale of a gradient scaler on: state = (scale, steps since it grew), by whether infinities were found
         update_scale F UPDATE_SCALE;
+        /// many gradients times a factor
+        scale_gradients FLOATS SCALE_GRADIENTS;
+        /// many gradients within a bound and its negative
+        clamp_gradients FLOATS CLAMP_GRADIENTS;
+        /// sums of squares of many tensors, in parts for sum to finish
+        square_parts FLOATS SQUARE_PARTS;
         /// one step of SGD on many parameters
         sgd FLOATS SGD;
         /// one step of SGD with momentum

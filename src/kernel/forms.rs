@@ -94,26 +94,24 @@ pub(super) const ARANGE: &[Form] =
     &[Form { body: "copy/arange", bindings: &[bind("out", Role::Out, "elem")], params: Some(params::Arange::INFO), ..PLAIN }];
 
 /// Blocks of 32: with lanes and splits, the longest chain of f32 additions stays short.
-macro_rules! reduce_forms {
-    ($square:literal) => {{
-        const BASE: Form = Form {
-            body: "reduce/split",
-            bindings: &[bind("a", Role::In, "item"), bind("out", Role::Out, "item")],
-            params: Some(params::Reduce::INFO),
-            formula: FormulaKind::Combine,
-            constants: &[("WG", 32), ("BLOCK", 32), ("SQUARE", $square)],
-            ..PLAIN
-        };
-        const ROWS: &[Binding] = &[bind("a", Role::In, "item"), bind("out", Role::Out, "elem")];
-        &[BASE, Form { suffix: "rows_vec4", lanes: 4, bindings: ROWS, ..BASE }, Form { suffix: "columns_vec4", lanes: 4, ..BASE }]
-    }};
-}
+const REDUCE_PLAIN: Form = Form {
+    body: "reduce/split",
+    bindings: &[bind("a", Role::In, "item"), bind("out", Role::Out, "item")],
+    params: Some(params::Reduce::INFO),
+    formula: FormulaKind::Combine,
+    constants: &[("WG", 32), ("BLOCK", 32)],
+    ..PLAIN
+};
+const REDUCE_ROWS: &[Binding] = &[bind("a", Role::In, "item"), bind("out", Role::Out, "elem")];
+pub(super) const REDUCE: &[Form] = &[
+    REDUCE_PLAIN,
+    Form { suffix: "rows_vec4", lanes: 4, bindings: REDUCE_ROWS, ..REDUCE_PLAIN },
+    Form { suffix: "columns_vec4", lanes: 4, ..REDUCE_PLAIN },
+];
 /// Form of reductions over `vec4`s along the reduced dimension (inner = 1, stride 1).
 pub const ROWS_VEC4: u8 = 1;
 /// Form of reductions of `vec4`s along the inner dimension (inner stride 1); their results are `vec4`s too.
 pub const COLUMNS_VEC4: u8 = 2;
-pub(super) const REDUCE: &[Form] = reduce_forms!(0);
-pub(super) const REDUCE_SQUARES: &[Form] = reduce_forms!(1);
 
 const ARGMAX_PLAIN: Form = Form {
     body: "reduce/argmax",
@@ -448,6 +446,14 @@ macro_rules! update_forms {
 }
 /// Form of optimizer steps whose state is bf16, whatever the type of the parameters.
 pub const BF16_STATE: u8 = 1;
+pub(super) const SCALE_GRADIENTS: &[Form] = update_forms!(&["shared/index", "optim/scaled"], []).split_at(1).0;
+pub(super) const CLAMP_GRADIENTS: &[Form] = update_forms!(&["shared/index", "shared/float", "optim/clamped"], []).split_at(1).0;
+pub(super) const SQUARE_PARTS: &[Form] = &[Form {
+    body: "optim/squares",
+    bindings: &[bind("a", Role::In, "many"), bind("table", Role::In, "many_words"), bind("out", Role::Out, "many_f32")],
+    params: Some(params::Squares::INFO),
+    ..PLAIN
+}];
 pub(super) const SGD: &[Form] = update_forms!(&["shared/index", "optim/sgd"], []).split_at(1).0;
 pub(super) const SGD_MOMENTUM: &[Form] = update_forms!(&["shared/index", "optim/sgd_momentum"], ["momentum_buffer"]);
 pub(super) const ADAM: &[Form] =

@@ -456,6 +456,18 @@ params! {
         pad3: u32,
     }
 
+    /// `square_parts`.
+    Squares {
+        /// Tensors.
+        rows: u32,
+        /// Workgroups.
+        chunks: u32,
+        /// `vec4`s per invocation.
+        rounds: u32,
+        /// `vec4` of `table` at which the rows start.
+        table: u32,
+    }
+
     /// An optimizer's step on many parameters. Their table has two `vec4`s for each: its first chunk, elements, number (and that of
     /// its group in the highest byte), and where it, its gradient and its state start in the windows; in `vec4`s.
     Update {

@@ -1,15 +1,14 @@
 //! y = x m / (1 - p), where each element of m is 0 with probability p and else 1; 0 where p is 1.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use super::module::{Mode, Module};
+use super::layer::Layer;
+use super::module::{Module, Parts};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 /// Dropout; draws from the device's generator while training, passes its input in evaluation.
 pub struct Dropout {
     p: f64,
-    training: AtomicBool,
+    layer: Layer,
 }
 
 impl Dropout {
@@ -18,21 +17,19 @@ impl Dropout {
         if !(0.0..=1.0).contains(&p) {
             return Err(Error::argument("Dropout::new", format!("p is {p}"), "use a probability from 0 to 1"));
         }
-        Ok(Dropout { p, training: AtomicBool::new(true) })
+        Ok(Dropout { p, layer: Layer::default() })
     }
 }
 
 impl Module for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if self.p == 0.0 || !self.training.load(Ordering::Relaxed) {
+        if self.p == 0.0 || !self.layer.is_training() {
             return Ok(x.clone());
         }
-        x.dropout(self.p)
+        self.layer.forward(|| x.dropout(self.p))
     }
 
-    fn collect_parameters(&self, _path: &str, _into: &mut Vec<(String, Tensor)>) {}
-
-    fn set_mode(&self, mode: Mode) {
-        self.training.store(mode == Mode::Train, Ordering::Relaxed);
+    fn parts(&self) -> Parts<'_> {
+        Parts::of(&self.layer)
     }
 }

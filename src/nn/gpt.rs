@@ -4,7 +4,7 @@
 //! ids `[B,T]` -> embedding + position `[B,T,C]` -> blocks -> layer norm -> logits `[B,T,V]`.
 
 use super::linear::{Bias, Linear};
-use super::module::{Module, join};
+use super::module::{Module, Parts};
 use super::{Embedding, LayerNorm, loss};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -123,15 +123,12 @@ impl Module for Gpt {
         self.head(&self.features(ids)?)
     }
 
-    fn collect_parameters(&self, path: &str, into: &mut Vec<(String, Tensor)>) {
-        self.wte.collect_parameters(&join(path, "transformer.wte"), into);
-        self.wpe.collect_parameters(&join(path, "transformer.wpe"), into);
-        for (i, block) in self.blocks.iter().enumerate() {
-            block.collect_parameters(&join(path, &format!("transformer.h.{i}")), into);
-        }
-        self.ln_f.collect_parameters(&join(path, "transformer.ln_f"), into);
-        if let Some(lm_head) = &self.lm_head {
-            lm_head.collect_parameters(&join(path, "lm_head"), into);
+    fn parts(&self) -> Parts<'_> {
+        let parts = Parts::new().child("transformer.wte", &self.wte).child("transformer.wpe", &self.wpe);
+        let parts = parts.list("transformer.h", &self.blocks).child("transformer.ln_f", &self.ln_f);
+        match &self.lm_head {
+            Some(lm_head) => parts.child("lm_head", lm_head),
+            None => parts,
         }
     }
 }
@@ -176,13 +173,10 @@ impl Module for Block {
         x.add(&self.mlp_proj.forward(&hidden)?)
     }
 
-    fn collect_parameters(&self, path: &str, into: &mut Vec<(String, Tensor)>) {
-        self.ln_1.collect_parameters(&join(path, "ln_1"), into);
-        self.c_attn.collect_parameters(&join(path, "attn.c_attn"), into);
-        self.attn_proj.collect_parameters(&join(path, "attn.c_proj"), into);
-        self.ln_2.collect_parameters(&join(path, "ln_2"), into);
-        self.c_fc.collect_parameters(&join(path, "mlp.c_fc"), into);
-        self.mlp_proj.collect_parameters(&join(path, "mlp.c_proj"), into);
+    fn parts(&self) -> Parts<'_> {
+        let attention = Parts::new().child("ln_1", &self.ln_1).child("attn.c_attn", &self.c_attn);
+        let mlp = attention.child("attn.c_proj", &self.attn_proj).child("ln_2", &self.ln_2).child("mlp.c_fc", &self.c_fc);
+        mlp.child("mlp.c_proj", &self.mlp_proj)
     }
 }
 

@@ -1,7 +1,8 @@
 //! y = x W^T + b: x `[.., in]`, W `[out, in]`, b `[out]` -> y `[.., out]`.
 
 use super::init;
-use super::module::{Module, join};
+use super::layer::Layer;
+use super::module::{Module, Parts};
 use crate::device::Device;
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -12,6 +13,7 @@ pub struct Linear {
     pub weight: Tensor,
     /// `[out]`.
     pub bias: Option<Tensor>,
+    layer: Layer,
 }
 
 /// Whether a layer adds a bias.
@@ -38,7 +40,7 @@ impl Linear {
             Bias::With => Some(init::uniform(device, &[outputs], -bound, bound)?),
             Bias::Without => None,
         };
-        Ok(Linear { weight, bias })
+        Ok(Linear { weight, bias, layer: Layer::default() })
     }
 
     /// Normal weights with standard deviation `std`, bias 0 (GPT-2's initial values).
@@ -48,17 +50,16 @@ impl Linear {
             Bias::With => Some(init::zeros(device, &[outputs])?),
             Bias::Without => None,
         };
-        Ok(Linear { weight, bias })
+        Ok(Linear { weight, bias, layer: Layer::default() })
     }
 }
 
 impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.linear(&self.weight, self.bias.as_ref())
+        self.layer.forward(|| x.linear(&self.weight, self.bias.as_ref()))
     }
 
-    fn collect_parameters(&self, path: &str, into: &mut Vec<(String, Tensor)>) {
-        into.push((join(path, "weight"), self.weight.clone()));
-        into.extend(self.bias.iter().map(|bias| (join(path, "bias"), bias.clone())));
+    fn parts(&self) -> Parts<'_> {
+        Parts::of(&self.layer).parameter("weight", &self.weight).parameter("bias", &self.bias)
     }
 }

@@ -5,7 +5,7 @@
 //! read; files of other programs have none and are read without. Types that the device does not have are converted as
 //! [`files`](crate::files) says: i64 tensors (PyTorch's indices) are range-checked and read as i32.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -117,38 +117,80 @@ impl CheckpointFile {
     }
 }
 
+/// Whether [`Module::load_state_dict`](super::Module::load_state_dict) takes a part of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strict {
+    /// All names must be there, and no others.
+    Yes,
+    /// Names that are missing keep their values, others are left out.
+    No,
+}
+
+/// Names that only a model or only a file has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncompatibleKeys {
+    /// Of the model.
+    pub missing: Vec<String>,
+    /// Of the file.
+    pub unexpected: Vec<String>,
+}
+
 /// Copies the tensors called `prefix` + name into `parameters`. Nothing is changed unless every parameter is there with its
 /// shape and element type and no tensor under `prefix` is left over.
 pub fn load_parameters(parameters: &[(String, Tensor)], tensors: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
-    let mut pairs = Vec::new();
-    let mut missing = Vec::new();
-    for (name, parameter) in parameters {
-        match tensors.get(&format!("{prefix}{name}")) {
-            Some(tensor) if tensor.dtype() != parameter.dtype() => {
-                return Err(Error::file(
-                    format!("tensor {name} has element type {}, the model wants {}", tensor.dtype(), parameter.dtype()),
-                    "convert the file, or use another copy of the checkpoint",
-                ));
-            }
-            Some(tensor) if tensor.shape() == parameter.shape() => pairs.push((parameter, tensor)),
-            Some(tensor) => {
-                return Err(Error::file(
-                    format!("tensor {name} has shape {:?}, the model wants {:?}", tensor.shape(), parameter.shape()),
-                    "build the model with the sizes that the checkpoint was trained with",
-                ));
-            }
-            None => missing.push(name.as_str()),
-        }
-    }
-    let known = |name: &str| parameters.iter().any(|(parameter, _)| parameter == name);
-    let unexpected: Vec<&str> = tensors.keys().filter_map(|name| name.strip_prefix(prefix)).filter(|name| !known(name)).collect();
-    if !missing.is_empty() || !unexpected.is_empty() {
+    let found =
+        parameters.iter().filter_map(|(name, parameter)| Some((name, parameter, tensors.get(&format!("{prefix}{name}"))?)));
+    if let Some((name, parameter, tensor)) = found.into_iter().find(|(_, to, from)| to.dtype() != from.dtype()) {
         return Err(Error::file(
-            format!("checkpoint does not fit the model: missing {}; unexpected {}", listed(&missing), listed(&unexpected)),
-            "build the model with the settings that the checkpoint was trained with",
+            format!("tensor {name} has element type {}, the model wants {}", tensor.dtype(), parameter.dtype()),
+            "convert the file, or use another copy of the checkpoint",
         ));
     }
-    no_grad(|| pairs.iter().try_for_each(|(parameter, tensor)| parameter.copy_(tensor)))
+    copy_by_name(parameters, tensors, prefix, Strict::Yes).map(drop)
+}
+
+/// [`Module::load_state_dict`](super::Module::load_state_dict) of the module's parameters and buffers.
+pub(super) fn load_state_dict(
+    own: &[(String, Tensor)],
+    tensors: &BTreeMap<String, Tensor>,
+    strict: Strict,
+) -> Result<IncompatibleKeys> {
+    copy_by_name(own, tensors, "", strict)
+}
+
+fn copy_by_name(
+    own: &[(String, Tensor)],
+    tensors: &BTreeMap<String, Tensor>,
+    prefix: &str,
+    strict: Strict,
+) -> Result<IncompatibleKeys> {
+    let mut pairs = Vec::new();
+    let mut missing = Vec::new();
+    let mut wrong = Vec::new();
+    for (name, to) in own {
+        match tensors.get(&format!("{prefix}{name}")) {
+            Some(from) if from.shape() == to.shape() => pairs.push((to, from.detach().to(to.device())?.to_dtype(to.dtype())?)),
+            Some(from) => wrong.push(format!("{name} has shape {:?}, the model wants {:?}", from.shape(), to.shape())),
+            None => missing.push(name.clone()),
+        }
+    }
+    let known: HashSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+    let others = tensors.keys().filter_map(|name| name.strip_prefix(prefix)).filter(|name| !known.contains(name));
+    let keys = IncompatibleKeys { missing, unexpected: others.map(String::from).collect() };
+    let misfit = strict == Strict::Yes && keys != IncompatibleKeys::default();
+    if misfit || !wrong.is_empty() {
+        let mut facts = Vec::new();
+        if misfit {
+            facts.push(format!("missing {}; unexpected {}", listed(&keys.missing), listed(&keys.unexpected)));
+        }
+        facts.extend((!wrong.is_empty()).then(|| listed(&wrong)));
+        return Err(Error::file(
+            format!("checkpoint does not fit the model: {}", facts.join("; ")),
+            "build the model with the sizes and settings that the checkpoint was trained with",
+        ));
+    }
+    no_grad(|| pairs.iter().try_for_each(|(to, from)| to.copy_(from)))?;
+    Ok(keys)
 }
 
 /// CRC-32 over metadata and tensors (name, element type, shape, bytes) in the order of their names, each piece behind its length.
@@ -171,7 +213,7 @@ fn checksum(metadata: &BTreeMap<String, String>, tensors: &BTreeMap<&str, &Tenso
 }
 
 /// The first few of `names`.
-fn listed(names: &[&str]) -> String {
+fn listed(names: &[String]) -> String {
     match names {
         [] => "nothing".to_string(),
         [.., _] if names.len() <= 4 => names.join(", "),

@@ -8,6 +8,7 @@ pub mod binary;
 pub mod copy;
 mod create;
 pub(crate) mod elementwise;
+pub mod foreach;
 pub mod generator;
 pub mod index;
 pub mod loss;

@@ -1,4 +1,4 @@
-//! Optimizer steps over many parameters at once, and gradient clipping, all state on the device. Formulas and their order are PyTorch's.
+//! Optimizer steps over many parameters at once, all state on the device. Formulas and their order are PyTorch's.
 
 use bytemuck::Zeroable;
 
@@ -11,7 +11,7 @@ use crate::kernel::{BF16_STATE, Kernel};
 use crate::layout::Layout;
 use crate::memory::Category;
 use crate::ops::elementwise::{grid_for, index, map};
-use crate::ops::{copy, expect_dtype, expect_same_device, launch, reduce, unary};
+use crate::ops::{copy, expect_dtype, expect_same_device, foreach, launch, reduce};
 use crate::stream::multi::{self, Dispatch, Part, Row};
 use crate::stream::{self, BINDING_UNIT};
 use crate::tensor::Tensor;
@@ -67,8 +67,8 @@ impl Control {
         let one = 1f32.to_bits();
         let head = [&[one, 0, 0, 0][..], &vec![0; padded], &vec![one; padded], &control.active].concat();
         control.write(0, &head)?;
-        control.table = vec![0; ROW * params];
-        control.write(4 + 3 * padded, &control.table)?;
+        // As no row is.
+        control.table = vec![u32::MAX; ROW * params];
         Ok(control)
     }
 
@@ -102,10 +102,9 @@ impl Control {
         }
     }
 
-    /// Says which parameters step, that their gradients are multiplied by the first number (`None`: 1), and that nothing is done
-    /// where the second one is not 0.
+    /// The factor on gradients and what skips the step, as [`Control::begin`] has them.
     #[track_caller]
-    pub(crate) fn begin(&mut self, stepping: &[Stepping<'_>], numbers: [Option<Tensor>; 2]) -> Result<()> {
+    pub(crate) fn numbers(&mut self, numbers: [Option<Tensor>; 2]) -> Result<()> {
         for (word, number) in numbers.iter().enumerate() {
             match number {
                 Some(number) => copy::copy_(&self.view(word), number)?,
@@ -114,6 +113,14 @@ impl Control {
             }
             self.given[word] = number.is_some();
         }
+        Ok(())
+    }
+
+    /// Says which parameters step, that their gradients are multiplied by the first number (`None`: 1), and that nothing is done
+    /// where the second one is not 0.
+    #[track_caller]
+    pub(crate) fn begin(&mut self, stepping: &[Stepping<'_>], numbers: [Option<Tensor>; 2]) -> Result<()> {
+        self.numbers(numbers)?;
         let mut active = vec![0; self.params];
         stepping.iter().for_each(|one| active[one.number] = 1);
         if active != self.active {
@@ -186,15 +193,8 @@ fn step_kind(
     loop {
         let extents = multi::locate(&device, &rows);
         let alignment = u64::from(limits.storage_alignment).max(BINDING_UNIT);
-        let shares = multi::shares(&extents, alignment, limits.max_storage_buffer_binding_size).map_err(|row| Error::Limit {
-            op: rule.op,
-            fact: format!(
-                "a parameter of shape {:?} is larger than the adapter lets a kernel see (max_storage_buffer_binding_size is {})",
-                members[row].param.shape(),
-                limits.max_storage_buffer_binding_size
-            ),
-            help: "make the layer of several smaller parameters".into(),
-        })?;
+        let shares = multi::shares(&extents, alignment, limits.max_storage_buffer_binding_size)
+            .map_err(|row| foreach::too_large(rule.op, &device, members[row].param.shape()))?;
         let mut table = Vec::with_capacity(ROW * rows.len());
         let mut dispatches = Vec::with_capacity(shares.len());
         for share in &shares {
@@ -337,30 +337,6 @@ pub(crate) fn in_range(op: &'static str, values: &[(&str, f64)], end: f64) -> Re
             let help = if end == 1.0 { "pass a number from 0 up to, not including, 1" } else { "pass a finite number from 0 on" };
             Err(Error::argument(op, format!("{name} is {value}"), help))
         }
-    }
-}
-
-/// The 2-norm of all elements of all tensors, 0-d, on the device. There must be a tensor; empty ones add nothing.
-///
-/// ```
-/// # use linn::{Device, Tensor};
-/// # let device = Device::open()?;
-/// use linn::ops::optim::total_norm;
-/// let x = Tensor::new(&device, [3.0f32, 0.0])?;
-/// let y = Tensor::new(&device, [[4.0f32]])?;
-/// assert_eq!(total_norm(&[&x, &y])?.item::<f32>()?, 5.0);
-/// # Ok::<(), linn::Error>(())
-/// ```
-#[track_caller]
-pub fn total_norm(tensors: &[&Tensor]) -> Result<Tensor> {
-    const OP: &str = "total_norm";
-    let Some(first) = tensors.first() else {
-        return Err(Error::argument(OP, "there are no tensors", "pass at least one tensor"));
-    };
-    expect_same_device(OP, tensors)?;
-    match reduce::square_parts(OP, tensors)? {
-        None => copy::full(first.device(), &[], 0.0, DType::F32),
-        Some(parts) => unary::sqrt(&reduce::sum(&parts, &[], reduce::KeepDim::Drop)?),
     }
 }
 

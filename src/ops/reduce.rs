@@ -218,29 +218,6 @@ pub fn sum_to(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     Ok(summed.with_layout(small))
 }
 
-/// Sums of squares of the elements of all tensors (floats), in parts: their sum is the square of the total norm.
-#[track_caller]
-pub(crate) fn square_parts(op: &'static str, tensors: &[&Tensor]) -> Result<Option<Tensor>> {
-    let Some(first) = tensors.iter().find(|tensor| !tensor.is_empty()) else { return Ok(None) };
-    let mut parts = 0;
-    let mut stages = Vec::with_capacity(tensors.len());
-    for tensor in tensors.iter().filter(|tensor| !tensor.is_empty()) {
-        expect_float(op, tensor)?;
-        let x = copy::contiguous(&to_dtype(tensor, DType::F32)?)?;
-        let middle =
-            Middle { outer: 1, n: x.len(), inner: 1, outer_stride: 0, stride: 1, inner_stride: 0, offset: x.layout().offset() };
-        let (kernel, middle) = middle.rows_form(Kernel::sum_squares);
-        let splits = splits(&middle, x.device().class());
-        stages.push((x, kernel, middle, splits, parts));
-        parts += splits;
-    }
-    let out = Tensor::empty_as(op, first.device(), &[parts], DType::F32, Category::Temporary)?;
-    for (x, kernel, middle, splits, at) in &stages {
-        stage(op, *kernel, middle, *splits, &[x, &out], DType::F32, *at, 1f32.to_bits())?;
-    }
-    Ok(Some(out))
-}
-
 /// [`sum`] of `[splits, n]` over the splits into `out` `[n]`, both contiguous from the start of their storage.
 #[track_caller]
 pub(crate) fn sum_splits(op: &'static str, parts: &Tensor, splits: usize, out: &Tensor) -> Result<()> {

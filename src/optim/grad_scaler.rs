@@ -11,7 +11,8 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Category;
-use crate::ops::optim::{in_range, total_norm, update_scale};
+use crate::ops::foreach::{self, total_norm};
+use crate::ops::optim::{in_range, update_scale};
 use crate::ops::{binary, copy, unary};
 use crate::stream::Origin;
 use crate::tensor::{Storage, Tensor};
@@ -47,13 +48,13 @@ impl Default for GradScalerOptions {
 /// use linn::optim::{GradScaler, GradScalerOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 /// let (model, x) = (Linear::new(&device, 4, 1, Bias::With)?, Tensor::ones(&device, &[2, 4])?);
 /// let mut optimizer = Sgd::new(vec![ParamGroup::new(model.named_parameters(), 0.1, 0.0)], SgdOptions::default());
-/// let mut scaler = GradScaler::new(&device, GradScalerOptions::default())?;
+/// let mut scaler = GradScaler::new(&device, GradScalerOptions { init_scale: 1024.0, ..Default::default() })?;
 /// let loss = autocast(DType::F16, || model.forward(&x)?.square()?.mean_all())?;
 /// scaler.scale(&loss)?.backward()?;
 /// scaler.step(&mut optimizer)?; // not where a gradient is infinite
 /// scaler.update()?;
 /// optimizer.zero_grad();
-/// assert_eq!(scaler.get_scale()?, 65_536.0);
+/// assert_eq!(scaler.get_scale()?, 1024.0);
 /// # Ok::<(), linn::Error>(())
 /// ```
 pub struct GradScaler {
@@ -131,8 +132,7 @@ impl GradScaler {
             ));
         }
         let found_inf = self.not_finite(&grads)?;
-        let inverse = self.inverse()?;
-        grads.iter().try_for_each(|grad| binary::mul_(grad, &copy::to_dtype(&inverse, grad.dtype())?))?;
+        foreach::mul_("unscale_", &grads, &self.inverse()?)?;
         self.seen.push(Seen { first, found_inf, stepped: false });
         Ok(())
     }

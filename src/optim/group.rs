@@ -1,6 +1,8 @@
 //! What optimizers have in common: groups of parameters, and state that can be saved.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -85,8 +87,51 @@ pub trait Optimizer {
     }
 }
 
+thread_local! {
+    static REFUSES_STALE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Until it is dropped, a step on this thread refuses a gradient that an earlier step has used and that a backward pass has added to
+/// since: `zero_grad` is missing. (Several backward passes before one step are accumulation, and fine.)
+///
+/// PyTorch says nothing in this case, and neither does linn without it: the sum of all gradients so far is a gradient, and some
+/// programs want it. A loss that falls at first and then grows or swings is the usual sign.
+///
+/// ```
+/// # use linn::{Device, Tensor};
+/// # let device = Device::open()?;
+/// use linn::optim::{Optimizer, ParamGroup, Sgd, SgdOptions, StaleGradients};
+/// let w = Tensor::new(&device, [1.0f32])?.requires_grad_(true)?;
+/// let mut sgd = Sgd::new(vec![ParamGroup::new(vec![("w".into(), w.clone())], 0.1, 0.0)], SgdOptions::default());
+/// let _refused = StaleGradients::refuse();
+/// w.square()?.sum_all()?.backward()?;
+/// sgd.step()?;
+/// w.square()?.sum_all()?.backward()?; // without sgd.zero_grad() before it
+/// assert!(sgd.step().unwrap_err().to_string().contains("help: call zero_grad after each step"));
+/// # Ok::<(), linn::Error>(())
+/// ```
+#[must_use = "stale gradients are refused only while the guard lives"]
+pub struct StaleGradients {
+    before: bool,
+    /// A guard belongs to the thread that made it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl StaleGradients {
+    /// Refuses them on this thread from now on.
+    pub fn refuse() -> StaleGradients {
+        StaleGradients { before: REFUSES_STALE.replace(true), _not_send: PhantomData }
+    }
+}
+
+impl Drop for StaleGradients {
+    fn drop(&mut self) {
+        REFUSES_STALE.set(self.before);
+    }
+}
+
 /// Refuses learning rates and weight decays that PyTorch refuses, and, as it does, a parameter that is there twice: both would be
-/// stepped at the same time.
+/// stepped at the same time. Where the thread refuses stale gradients ([`StaleGradients`]), these too.
 pub(super) fn check(op: &'static str, groups: &[ParamGroup]) -> Result<()> {
     let mut known: FxHashMap<(*const Storage, usize), &str> = FxHashMap::default();
     for group in groups {
@@ -98,7 +143,19 @@ pub(super) fn check(op: &'static str, groups: &[ParamGroup]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    let params = || groups.iter().flat_map(|group| &group.params);
+    // All are told of the step, whatever becomes of it.
+    let stale: Vec<&str> = params().filter(|(_, param)| param.use_grad()).map(|(name, _)| name.as_str()).collect();
+    match stale.first() {
+        Some(name) if REFUSES_STALE.get() => Err(Error::autograd(
+            format!(
+                "{op}: an earlier step has used the gradient of {name}, and backward has added to it since ({} so)",
+                stale.len()
+            ),
+            "call zero_grad after each step, before the next backward",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The saved tensor `<prefix><kind>.<name>`, if there is one, checked against shape and type.

@@ -25,14 +25,19 @@ mod adam;
 mod adaptive;
 mod grad_scaler;
 mod group;
+mod scheduler;
 mod sgd;
 mod stepper;
 
 pub use adafactor::{Adafactor, AdafactorOptions};
 pub use adam::{Adam, AdamOptions, Decay, NAdam, NAdamOptions};
 pub use adaptive::{Adagrad, AdagradOptions, RmsProp, RmsPropOptions};
-pub use clip::{clip_grad_norm_, clip_scale, grad_norm};
+pub use clip::{clip_grad_norm_, clip_grad_value_, clip_scale, grad_norm};
 pub use grad_scaler::{GradScaler, GradScalerOptions};
-pub use group::{Optimizer, ParamGroup, Scaling};
-pub use schedule::{StepLr, WarmupCosine};
+pub use group::{Optimizer, ParamGroup, Scaling, StaleGradients};
+pub use schedule::{
+    Anneal, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts, ExponentialLr, LambdaLr, LinearLr, MultiStepLr,
+    OneCycleLr, PolynomialLr, Schedule, SequentialLr, StepLr, WarmupCosine,
+};
+pub use scheduler::{Better, PlateauOptions, ReduceLrOnPlateau, Scheduler, Threshold};
 pub use sgd::{Sgd, SgdOptions};

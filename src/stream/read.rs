@@ -190,16 +190,37 @@ fn report_status(device: &Device, status: &[u8], covers: u64) {
         return;
     }
     let checked = Subject::of_label(code);
-    let out_of_range = || Error::Device {
-        fact: format!(
-            "{}: index {} at position {position} is out of range for {len} entries",
-            labels::name(code).unwrap_or("an index operation"),
-            value as i32
-        ),
-        help: format!("indices must be from 0 to {}; the operation read entry 0 instead", len.saturating_sub(1)),
-    };
+    let out_of_range = || out_of_range(code, position, value as i32, len);
     core.clear_status = true;
     core.counters.failures += 1;
-    core.late_error
-        .get_or_insert_with(|| checked.map_or_else(out_of_range, |subject| subject.error(position, f32::from_bits(value))));
+    core.late_error.get_or_insert_with(|| {
+        checked.map_or_else(out_of_range, |(subject, layer)| subject.error(layer.as_deref(), position, f32::from_bits(value)))
+    });
+}
+
+/// An index that the operation with this number met.
+fn out_of_range(label: u32, position: u32, index: i32, len: u32) -> Error {
+    let (op, layer) = labels::name(label).unwrap_or(("an index operation", None));
+    let layer = layer.map_or(String::new(), |layer| format!("{}{layer}: ", Error::IN_LAYER));
+    let (index_of, entries, cure) = match op {
+        "cross_entropy" | "cross_entropy_backward" | "nll_loss" => (
+            "target",
+            "classes",
+            "check the labels, or make the last layer as wide as there are classes; a label that is not to count is the ignore_index",
+        ),
+        "embedding" | "embedding_backward" => (
+            "index",
+            "entries",
+            "check the ids (those of another vocabulary?), or make the table larger; entry 0 was read instead",
+        ),
+        _ => ("index", "entries", "the operation read entry 0 instead"),
+    };
+    Error::Device {
+        fact: format!("{op}: {layer}{index_of} {index} at position {position} is out of range for {len} {entries}"),
+        help: format!(
+            "{} must be from 0 to {}; {cure}",
+            if index_of == "target" { "targets" } else { "indices" },
+            len.saturating_sub(1)
+        ),
+    }
 }

@@ -13,6 +13,7 @@ mod sweep;
 #[path = "../support/timing.rs"]
 mod timing;
 
+mod clipping;
 mod compact;
 mod compact_busy;
 mod copies;
@@ -36,6 +37,10 @@ mod long_work;
 mod lost;
 mod memory_history;
 mod mixed_precision;
+mod nn_errors;
+mod nn_init;
+mod nn_layers;
+mod nn_module;
 mod ops_elementwise;
 mod ops_index;
 mod ops_large;
@@ -56,6 +61,7 @@ mod random_gradients;
 mod random_programs;
 mod replay;
 mod safe_use;
+mod schedulers;
 mod several_devices;
 mod sizes;
 mod streams;

@@ -226,11 +226,6 @@ pub fn sum(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
     fold_middle(a, shape, |x, y| x + y)
 }
 
-/// Sum of squares over the middle dimension.
-pub fn sum_squares(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
-    sum(&a.iter().map(|x| x * x).collect::<Vec<_>>(), shape)
-}
-
 /// Largest element over the middle dimension.
 pub fn max(a: &[f64], shape: [usize; 3]) -> Vec<f64> {
     fold_middle(a, shape, maximum)
@@ -604,6 +599,21 @@ pub fn adam_amsgrad(x: f64, g: f64, m: f64, v: f64, largest: f64, step: f64, s: 
     let largest = largest.max(v);
     let denominator = (largest / (1.0 - s.beta2.powf(step))).sqrt() + s.eps;
     (x - s.lr * m / (1.0 - s.beta1.powf(step)) / denominator, m, v, largest)
+}
+
+/// A gradient times a factor.
+pub fn scale_gradients(g: f64, scale: f64) -> f64 {
+    g * scale
+}
+
+/// A gradient within a bound and its negative; NaN stays NaN.
+pub fn clamp_gradients(g: f64, bound: f64) -> f64 {
+    if g.is_nan() { g } else { g.clamp(-bound, bound) }
+}
+
+/// What the parts of the sums of squares of many tensors sum to.
+pub fn square_parts(tensors: &[Vec<f64>]) -> f64 {
+    tensors.iter().flatten().map(|x| x * x).sum()
 }
 
 /// One step of SGD on one element.
