@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::graph::{leaf_of, lock};
 use super::saved::{SavedTensorsHooksGuard, saved_tensors_hooks_guard};
+use crate::device::Device;
 use crate::device::driver::BufferKind;
 use crate::device::staging::size_class;
-use crate::device::{AdapterKind, Device};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -55,10 +55,7 @@ impl SaveOnCpu {
     /// [`Error::Argument`] where the device has memory of its own and its buffers cannot lie in the host's: on OpenGL, in browsers,
     /// and on a card that was opened without [`host_buffers`](crate::DeviceOptions::host_buffers).
     pub fn new(device: &Device) -> Result<SaveOnCpu> {
-        let kind = device.info().kind;
-        // Where the processor is the device, or shares its memory with it, every buffer is in host memory.
-        let shares = matches!(kind, AdapterKind::Software | AdapterKind::Integrated);
-        if !shares && !device.shared().gpu.device.features().contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS) {
+        if !device.shared().reaches_host_memory() {
             return Err(Error::argument(
                 "SaveOnCpu",
                 format!("kernels of {} reach no host memory", device.name()),

@@ -3,6 +3,7 @@
 use futures_channel::oneshot;
 
 use crate::device::Shared;
+use crate::device::adapter::AdapterKind;
 use crate::device::core::BufferOrder;
 use crate::device::failures::Failures;
 
@@ -170,6 +171,12 @@ fn dispatch_nothing(device: &wgpu::Device, queue: &wgpu::Queue, bound: Option<st
 }
 
 impl Shared {
+    /// True where [`BufferKind::Host`] is memory of the host. Where the processor is the device, or shares its memory, all is.
+    pub(crate) fn reaches_host_memory(&self) -> bool {
+        matches!(self.info.kind, AdapterKind::Software | AdapterKind::Integrated)
+            || self.gpu.device.features().contains(wgpu::Features::MAPPABLE_PRIMARY_BUFFERS)
+    }
+
     /// Creates a buffer; `Err` holds the driver's words.
     pub(crate) fn create_buffer(&self, size: u64, kind: BufferKind) -> Result<wgpu::Buffer, String> {
         if !self.on_queue_thread_only || self.lock().is_queue_thread() {

@@ -12,6 +12,9 @@ mod info;
 #[path = "../../examples/03_memory.rs"]
 #[allow(dead_code)]
 mod memory;
+#[path = "../../examples/08_memory_laboratory.rs"]
+#[allow(dead_code)]
+mod memory_laboratory;
 #[path = "../../examples/07_own_kernel.rs"]
 #[allow(dead_code)]
 mod own_kernel;
@@ -92,4 +95,10 @@ fn example_info_names_the_adapter_and_the_versions() {
     for word in [device.name(), "backend", "largest binding", "features", env!("CARGO_PKG_VERSION")] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
+}
+
+/// It checks its own relations: formulas, hooks, peaks, losses to the bit, waits, the puzzles and their cures.
+#[test]
+fn example_08_memory_laboratory() {
+    memory_laboratory::run(true).unwrap();
 }
