@@ -34,7 +34,8 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     small_tensors_large_reserved()?;
     empty_cache_makes_it_slower()?;
     fragments()?;
-    out_of_memory()
+    out_of_memory()?;
+    random_lengths(if quick { 150 } else { 1000 })
 }
 
 /// B sequences of T positions, width C, H heads, L blocks, V words.
@@ -133,7 +134,7 @@ impl Model {
     }
 
     fn loss(&self, (ids, targets): &(Tensor, Tensor), checkpoints: bool) -> Result<Tensor> {
-        let mut x = self.words.forward(ids)?.add(&self.places.weight)?;
+        let mut x = self.words.forward(ids)?.add(&self.places.weight.narrow(0, 0, ids.size(1)?)?)?;
         for block in &self.blocks {
             x = match checkpoints {
                 false => block.forward(&x)?,
@@ -472,6 +473,8 @@ fn in_pieces(compaction: &str) -> Result<(Device, Vec<Tensor>)> {
     options.memory_limit = Some(64 * MIB);
     options.alloc_conf = Some(format!("compaction:{compaction}"));
     let device = Device::open_with(options)?;
+    // Two segments of 32 MiB, and sixteen tensors of 4 MiB in them.
+    drop([Tensor::zeros(&device, &[8 << 20])?, Tensor::zeros(&device, &[8 << 20])?]);
     let all = (0..16).map(|i| Tensor::full(&device, &[1 << 20], i as f32)).collect::<Result<Vec<_>>>()?;
     // Every second one goes: 32 MiB are free, no two of them side by side.
     Ok((device, all.into_iter().step_by(2).collect()))
@@ -508,4 +511,39 @@ fn out_of_memory() -> anyhow::Result<()> {
     ensure!(text.contains("parameter") && text.contains("help:"), "the error explains itself: {text}");
     ensure!(weights.narrow(0, 0, 2)?.to_vec::<f32>()? == [0.0, 0.0], "and everything goes on");
     Ok(())
+}
+
+/// Every step has another length, so no two ask for the same sizes.
+fn random_lengths(steps: u64) -> anyhow::Result<()> {
+    let device = Device::open()?;
+    let sizes = Sizes { b: 4, t: 64, c: 32, h: 2, l: 2, v: 33 };
+    let model = Model::new(&device, sizes)?;
+    let mut optimizer = Adam::adamw(ParamGroup::by_rank(model.named_parameters(), 1e-3, 0.1), AdamOptions::default());
+    let (mut at_100, mut state) = ((0, None), 1u64);
+    for step in 1..=steps {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let t = 1 + (state >> 33) as usize % sizes.t;
+        model.loss(&batch(&device, Sizes { t, ..sizes }, step)?, false)?.backward()?;
+        optimizer.step()?;
+        optimizer.zero_grad();
+        if step == 100 {
+            device.synchronize()?;
+            at_100 = (device.memory_reserved(), resident());
+        }
+    }
+    device.synchronize()?;
+    let (reserved, process) = (device.memory_reserved(), resident());
+    let mib = |bytes: u64| bytes as f64 / MIB as f64;
+    println!("7. {steps} steps of random lengths: {:.1} MiB reserved after 100, {:.1} at the end.", mib(at_100.0), mib(reserved));
+    if let (Some(before), Some(after)) = (at_100.1, process) {
+        println!("   The process: {:.1} MiB after 100, {:.1} at the end.", mib(before), mib(after));
+    }
+    ensure!(reserved == at_100.0, "what was reserved serves all lengths");
+    Ok(())
+}
+
+/// Bytes of the process that are in memory, on Linux.
+fn resident() -> Option<u64> {
+    let pages: u64 = std::fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * 4096)
 }
