@@ -8,12 +8,13 @@ use linn::data::Vocabulary;
 use linn::device::Device;
 use linn::nn::state::{self, CheckpointFile};
 use linn::nn::{Gpt, Module};
-use linn::optim::Optimizer;
+use linn::optim::{GradScaler, Optimizer};
 use linn::tensor::Tensor;
 
 use super::settings::Settings;
 
 const OPTIMIZER: &str = "optimizer.";
+const SCALER: &str = "scaler.";
 
 /// A checkpoint that was read; its tensors are not on a device yet.
 pub struct Saved {
@@ -34,6 +35,8 @@ pub struct Resumed {
     /// The text it was trained on, by length and hash.
     pub text: String,
     tensors: BTreeMap<String, Tensor>,
+    /// What comes next of the device's random numbers.
+    rng: Option<String>,
 }
 
 /// What is saved beside tensors.
@@ -45,13 +48,18 @@ pub struct Facts<'a> {
 }
 
 /// Saves everything that a resumed run needs to go on with the same bits.
-pub fn save(path: &Path, model: &Gpt, optimizer: &dyn Optimizer, facts: &Facts) -> Result<()> {
+pub fn save(path: &Path, model: &Gpt, (optimizer, scaler): (&dyn Optimizer, Option<&GradScaler>), facts: &Facts) -> Result<()> {
     let mut metadata = facts.settings.to_lines();
     metadata.insert("format".into(), FORMAT.into());
     metadata.insert("step".into(), facts.step.to_string());
     metadata.insert("vocabulary".into(), facts.vocabulary.characters());
     metadata.insert("text".into(), facts.text.to_string());
     let mut tensors = model.named_parameters();
+    if let Some((_, tensor)) = tensors.first() {
+        metadata.insert("rng".into(), tensor.device().rng_state()?.to_string());
+    }
+    let scaler = scaler.map_or(Ok(Vec::new()), GradScaler::state)?;
+    tensors.extend(scaler.into_iter().map(|(name, tensor)| (format!("{SCALER}{name}"), tensor)));
     tensors.extend(optimizer.state().into_iter().map(|(name, tensor)| (format!("{OPTIMIZER}{name}"), tensor)));
     Ok(state::save(path, &tensors, &metadata)?)
 }
@@ -86,22 +94,32 @@ impl Saved {
     /// Puts the tensors on `device`.
     pub fn upload(self, device: &Device) -> Result<Resumed> {
         let Saved { file, settings, step, vocabulary, text } = self;
-        Ok(Resumed { settings, step, vocabulary, text, tensors: file.upload(device)?.tensors })
+        let rng = file.metadata.get("rng").cloned();
+        Ok(Resumed { settings, step, vocabulary, text, tensors: file.upload(device)?.tensors, rng })
     }
 }
 
 impl Resumed {
     /// Puts the saved values into a model and an optimizer of the same settings.
-    pub fn restore(mut self, model: &Gpt, optimizer: Option<&mut dyn Optimizer>) -> Result<()> {
-        let first = OPTIMIZER.to_string();
-        let after = format!("{}/", OPTIMIZER.trim_end_matches('.'));
-        let state: BTreeMap<String, Tensor> = self.tensors.range(first..after).map(|(k, v)| (k.clone(), v.clone())).collect();
-        self.tensors.retain(|name, _| !state.contains_key(name));
-        state::load_parameters(&model.named_parameters(), &self.tensors, "")?;
-        match optimizer {
-            Some(optimizer) => Ok(optimizer.load_state(&state, OPTIMIZER)?),
-            None => Ok(()),
+    pub fn restore(mut self, model: &Gpt, learners: Option<(&mut dyn Optimizer, Option<&mut GradScaler>)>) -> Result<()> {
+        let (state, scale) = (self.take(OPTIMIZER), self.take(SCALER));
+        let parameters = model.named_parameters();
+        state::load_parameters(&parameters, &self.tensors, "")?;
+        let Some((optimizer, scaler)) = learners else { return Ok(()) };
+        optimizer.load_state(&state, OPTIMIZER)?;
+        // A run that did not need one before begins with a new one.
+        if let Some(scaler) = scaler.filter(|_| !scale.is_empty()) {
+            scaler.load_state(&scale, SCALER)?;
         }
+        if let (Some(rng), Some((_, parameter))) = (self.rng, parameters.first()) {
+            parameter.device().set_rng_state(rng.parse().context("the checkpoint's rng is damaged\nhelp: use another one")?)?;
+        }
+        Ok(())
+    }
+
+    /// The tensors whose names begin so, taken out.
+    fn take(&mut self, prefix: &str) -> BTreeMap<String, Tensor> {
+        self.tensors.extract_if(.., |name, _| name.starts_with(prefix)).collect()
     }
 }
 

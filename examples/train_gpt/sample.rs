@@ -4,7 +4,7 @@ use anyhow::Result;
 use linn::autograd::no_grad;
 use linn::data::{Vocabulary, random_unit};
 use linn::device::Device;
-use linn::nn::Gpt;
+use linn::nn::{Gpt, Module};
 use linn::tensor::Tensor;
 
 use super::stop;
@@ -14,6 +14,7 @@ pub fn sample(device: &Device, model: &Gpt, vocabulary: &Vocabulary, prompt: &st
     if len == 0 {
         return Ok(String::new());
     }
+    model.eval();
     let mut ids = vocabulary.encode(prompt)?;
     if ids.is_empty() {
         ids.push(0);

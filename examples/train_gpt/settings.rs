@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
+use linn::DType;
 use linn::nn::GptConfig;
 use linn::optim::WarmupCosine;
 
@@ -14,7 +15,7 @@ use super::words::Takes;
 
 /// One list for the settings, their defaults, what they may be, their flags and their lines in a checkpoint.
 macro_rules! settings {
-    ($(#[doc = $doc:literal] $name:ident: $type:ty = $default:literal, $range:expr;)*) => {
+    ($(#[doc = $doc:literal] $name:ident $(($alias:literal))?: $type:ty = $default:expr, $range:expr;)*) => {
         /// Every setting that a run depends on.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Settings { $(#[doc = $doc] pub $name: $type,)* }
@@ -24,6 +25,7 @@ macro_rules! settings {
         pub struct Given { $(
             #[arg(
                 long,
+                $(visible_alias = $alias,)?
                 value_name = "VALUE",
                 help = concat!($doc, " [default: ", stringify!($default), "]").trim_start(),
                 value_parser = |text: &str| value(text, &($range)),
@@ -51,7 +53,12 @@ macro_rules! settings {
 
             /// From [`Settings::to_lines`].
             pub fn from_lines(lines: &BTreeMap<String, String>) -> Result<Settings> {
-                Ok(Settings { $($name: parsed(lines, stringify!($name))?,)* })
+                let mut lines = lines.clone();
+                let defaults = Settings::default().to_lines();
+                defaults.into_iter().filter(|(name, _)| NEW.contains(&name.as_str())).for_each(|(name, value)| {
+                    lines.entry(name).or_insert(value);
+                });
+                Ok(Settings { $($name: parsed(&lines, stringify!($name))?,)* })
             }
 
             /// What is wrong with these settings.
@@ -91,7 +98,11 @@ settings! {
     /// Samples per batch
     batch: usize = 12, 1..=MOST;
     /// Batches whose gradients are added up for one step
-    accum: usize = 1, 1..=MOST;
+    accum ("accumulate"): usize = 1, 1..=MOST;
+    /// Type of matrix products: f32, or bf16 or f16 by autocast; f16 scales the loss
+    dtype: Precision = F32, F32..=Precision::F16;
+    /// Share of activations that is dropped at random in training
+    dropout: f64 = 0.0, 0.0..=1.0;
     /// Training steps
     steps: u64 = 500, 0..=u64::MAX;
     /// Highest learning rate
@@ -152,6 +163,12 @@ pub struct Args {
     /// 2 uploads batches on a stream of their own, 1 does everything on one; the losses are the same
     #[arg(long, default_value_t = 2, value_parser = |text: &str| value(text, &(1u8..=2)), allow_hyphen_values = true)]
     pub streams: u8,
+    /// Keeps only the inputs of the model's blocks and computes the rest of its activations again; the losses are the same
+    #[arg(long)]
+    pub checkpointing: bool,
+    /// Keeps activations in host memory until the backward pass needs them; the losses are the same
+    #[arg(long)]
+    pub offload: bool,
     /// Writes a summary for scripts
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -220,6 +237,57 @@ impl Settings {
 /// Flags that the tensors of a checkpoint depend on.
 const SIZES: [&str; 6] = ["n-layer", "n-head", "n-embd", "context", "bias", "tied"];
 
+/// Settings that older checkpoints do not have: they were trained with the defaults.
+const NEW: [&str; 2] = ["dtype", "dropout"];
+
+/// The types that matrix products can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Precision {
+    F32,
+    Bf16,
+    F16,
+}
+use Precision::F32;
+
+impl Precision {
+    pub fn dtype(self) -> DType {
+        match self {
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::BF16,
+            Precision::F16 => DType::F16,
+        }
+    }
+}
+
+impl Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.dtype())
+    }
+}
+
+impl FromStr for Precision {
+    type Err = NoPrecision;
+
+    fn from_str(text: &str) -> std::result::Result<Precision, NoPrecision> {
+        [Precision::F32, Precision::Bf16, Precision::F16]
+            .into_iter()
+            .find(|known| known.to_string().eq_ignore_ascii_case(text))
+            .ok_or(NoPrecision)
+    }
+}
+
+/// No type of matrix products.
+#[derive(Debug)]
+pub struct NoPrecision;
+
+impl Display for NoPrecision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(Precision::NAME)
+    }
+}
+
+impl std::error::Error for NoPrecision {}
+
 /// The types of flags, and how their values are called.
 trait Value: FromStr + PartialOrd + Display {
     const NAME: &'static str;
@@ -237,6 +305,9 @@ impl Value for u8 {
 impl Value for f64 {
     const NAME: &'static str = "a number";
 }
+impl Value for Precision {
+    const NAME: &'static str = "f32, bf16 or f16";
+}
 impl Value for bool {
     const NAME: &'static str = "true or false";
 }
@@ -245,7 +316,7 @@ impl Value for bool {
 fn takes<T: Value>(range: &RangeInclusive<T>) -> Takes {
     let (least, most) = (range.start().to_string(), range.end().to_string());
     Takes(match (least.as_str(), most.as_str()) {
-        ("false", _) => T::NAME.into(),
+        ("false" | "f32", _) => T::NAME.into(),
         _ => format!("{} from {least} to {most}", T::NAME),
     })
 }

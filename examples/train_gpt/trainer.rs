@@ -3,18 +3,20 @@
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
-use linn::autograd::no_grad;
-use linn::data::{Loader, Sampler, Text, Upload, Vocabulary};
+use linn::autograd::{SaveOnCpu, autocast, no_grad};
+use linn::data::{Batch, Loader, Sampler, Text, Upload, Vocabulary};
 use linn::device::Device;
 use linn::nn::{Gpt, Module};
-use linn::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Scaling, clip_scale, grad_norm};
+use linn::optim::{
+    Adam, AdamOptions, GradScaler, GradScalerOptions, Optimizer, ParamGroup, Scaling, clip_grad_norm_, clip_scale, grad_norm,
+};
 use linn::tensor::{Tensor, TensorRead};
 
 use super::checkpoint::{self, Facts, Resumed};
 use super::losses::{Collected, Losses, MOST_BEHIND};
 use super::place::Place;
 use super::progress::Progress;
-use super::settings::{Args, Settings};
+use super::settings::{Args, Precision, Settings};
 use super::stop;
 use super::summary::{Early, groups_bound};
 use super::words::{in_words, parts};
@@ -31,6 +33,10 @@ pub struct Trainer {
     /// The step of the last save of this run.
     pub saved: Option<u64>,
     optimizer: Adam,
+    /// For products in f16.
+    scaler: Option<GradScaler>,
+    /// Where activations go.
+    host: Option<SaveOnCpu>,
     loader: Loader,
     validation: Loader,
     fingerprint: String,
@@ -55,13 +61,18 @@ impl Trainer {
         (text, name, fingerprint): (&Text, &str, &str),
         resumed: Option<Resumed>,
     ) -> Result<Trainer> {
-        let model = Gpt::new(device, settings.model(text.vocabulary.len()))?;
+        let model = Gpt::with_dropout(device, settings.model(text.vocabulary.len()), settings.dropout)?;
+        model.set_checkpointing(args.checkpointing);
         let groups = ParamGroup::by_rank(model.named_parameters(), settings.lr, settings.weight_decay);
         let options = AdamOptions { betas: (settings.beta1, settings.beta2), eps: settings.eps, amsgrad: false };
         let mut optimizer = Adam::adamw(groups, options);
         let step = resumed.as_ref().map_or(0, |resumed| resumed.step);
+        let mut scaler = match settings.dtype {
+            Precision::F16 => Some(GradScaler::new(device, GradScalerOptions::default())?),
+            _ => None,
+        };
         if let Some(resumed) = resumed {
-            resumed.restore(&model, Some(&mut optimizer))?;
+            resumed.restore(&model, Some((&mut optimizer, scaler.as_mut())))?;
         }
         let loader = |tokens: &[i32], upload| -> Result<Loader> {
             // The text was checked to be long enough.
@@ -81,6 +92,8 @@ impl Trainer {
             settings,
             model,
             optimizer,
+            scaler,
+            host: args.offload.then(|| SaveOnCpu::new(device)).transpose()?,
             step,
             saved: None,
             whole: true,
@@ -134,7 +147,7 @@ impl Trainer {
             }
             let at = self.step * accum as u64 + micro;
             let batch = self.loader.batch(at)?;
-            let loss = self.model.loss(&batch.inputs, &batch.targets)?;
+            let loss = self.forward(&batch)?;
             let loss = if accum == 1 { loss } else { (&loss * (1.0 / accum as f64))? };
             // On its way while this step runs.
             self.loader.prefetch(at + 1)?;
@@ -144,7 +157,10 @@ impl Trainer {
             };
             let read = sum.item_async()?;
             total = Some(sum);
-            loss.backward()?;
+            match &self.scaler {
+                Some(scaler) => scaler.scale(&loss)?.backward()?,
+                None => loss.backward()?,
+            }
             if micro + 1 == accum as u64 {
                 self.update(clip)?;
             }
@@ -153,11 +169,33 @@ impl Trainer {
         Ok(true)
     }
 
+    /// The loss of a batch.
+    fn forward(&self, batch: &Batch) -> linn::Result<Tensor> {
+        let loss = || autocast(self.settings.dtype.dtype(), || self.model.loss(&batch.inputs, &batch.targets));
+        match &self.host {
+            Some(host) => host.scope(loss),
+            None => loss(),
+        }
+    }
+
     /// Changes the parameters by their gradients.
     fn update(&mut self, clip: f64) -> Result<()> {
-        let scale = if clip > 0.0 { Some(clip_scale(&grad_norm(&self.parameters)?, clip)?) } else { None };
-        self.whole = false;
-        self.optimizer.step_with(Scaling { grad_scale: scale.as_ref(), ..Scaling::default() })?;
+        match &mut self.scaler {
+            None => {
+                let scale = if clip > 0.0 { Some(clip_scale(&grad_norm(&self.parameters)?, clip)?) } else { None };
+                self.whole = false;
+                self.optimizer.step_with(Scaling { grad_scale: scale.as_ref(), ..Scaling::default() })?;
+            }
+            Some(scaler) => {
+                scaler.unscale_(&self.optimizer)?;
+                if clip > 0.0 {
+                    clip_grad_norm_(&self.parameters, clip)?;
+                }
+                self.whole = false;
+                scaler.step(&mut self.optimizer)?;
+                scaler.update()?;
+            }
+        }
         self.whole = true;
         self.step += 1;
         Ok(())
@@ -174,7 +212,7 @@ impl Trainer {
             );
         }
         let facts = Facts { settings: &self.settings, step: self.step, vocabulary: &self.vocabulary, text: &self.fingerprint };
-        place.save(|path| checkpoint::save(path, &self.model, &self.optimizer, &facts))?;
+        place.save(|path| checkpoint::save(path, &self.model, (&self.optimizer, self.scaler.as_ref()), &facts))?;
         self.saved = Some(self.step);
         Ok(())
     }
@@ -204,6 +242,13 @@ impl Trainer {
 
     /// Mean loss over the validation batches; `None` where a signal asked to end meanwhile.
     pub fn validate(&mut self) -> Result<Option<f32>> {
+        self.model.eval();
+        let loss = self.validation_loss();
+        self.model.train();
+        loss
+    }
+
+    fn validation_loss(&mut self) -> Result<Option<f32>> {
         let count = self.settings.val_batches;
         let mut pending = std::collections::VecDeque::new();
         let mut sum = 0.0;
@@ -215,7 +260,7 @@ impl Trainer {
                 sum += first_of(pending.pop_front())?;
             }
             let batch = self.validation.batch(i)?;
-            pending.push_back(no_grad(|| self.model.loss(&batch.inputs, &batch.targets)?.item_async::<f32>())?);
+            pending.push_back(no_grad(|| self.forward(&batch)?.item_async::<f32>())?);
         }
         while !pending.is_empty() {
             sum += first_of(pending.pop_front())?;

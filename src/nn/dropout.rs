@@ -19,11 +19,16 @@ impl Dropout {
         }
         Ok(Dropout { p, layer: Layer::default() })
     }
+
+    /// The share that is dropped now: 0 in evaluation.
+    pub(super) fn rate(&self) -> f64 {
+        if self.layer.is_training() { self.p } else { 0.0 }
+    }
 }
 
 impl Module for Dropout {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        if self.p == 0.0 || !self.layer.is_training() {
+        if self.rate() == 0.0 {
             return Ok(x.clone());
         }
         self.layer.forward(|| x.dropout(self.p))

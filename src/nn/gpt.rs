@@ -3,12 +3,16 @@
 //! Shape letters: B batch, T positions, C width (`n_embd`), H heads, D = C / H, V vocabulary.
 //! ids `[B,T]` -> embedding + position `[B,T,C]` -> blocks -> layer norm -> logits `[B,T,V]`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::dropout::Dropout;
 use super::linear::{Bias, Linear};
 use super::module::{Module, Parts};
 use super::{Embedding, LayerNorm, loss};
+use crate::autograd::{AttentionOptions, checkpoint};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::ops::attention::Mask;
 use crate::tensor::Tensor;
 
 /// Sizes of a [`Gpt`].
@@ -35,7 +39,9 @@ pub struct Gpt {
     config: GptConfig,
     wte: Embedding,
     wpe: Embedding,
-    blocks: Vec<Block>,
+    drop: Dropout,
+    blocks: Vec<Arc<Block>>,
+    checkpoints: AtomicBool,
     ln_f: LayerNorm,
     /// `None` where it is tied to `wte`.
     lm_head: Option<Linear>,
@@ -49,15 +55,25 @@ struct Block {
     c_fc: Linear,
     mlp_proj: Linear,
     n_head: usize,
+    drop: Dropout,
 }
 
 impl Gpt {
     /// GPT-2's initial values from the device's generator: normal with standard deviation 0.02, for weights that end a
     /// residual branch (`c_proj`) 0.02 / sqrt(2 n_layer); biases 0.
     pub fn new(device: &Device, config: GptConfig) -> Result<Gpt> {
+        Gpt::with_dropout(device, config, 0.0)
+    }
+
+    /// [`Gpt::new`] with dropout of probability `p` in training: of the embeddings, of attention's probabilities, and of what is added
+    /// to the residual stream.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] where `p` is not from 0 to 1.
+    pub fn with_dropout(device: &Device, config: GptConfig, p: f64) -> Result<Gpt> {
         config.check()?;
         let bias = Bias::from(config.bias);
-        let blocks = (0..config.n_layer).map(|_| Block::new(device, &config)).collect::<Result<_>>()?;
+        let blocks = (0..config.n_layer).map(|_| Block::new(device, &config, p).map(Arc::new)).collect::<Result<_>>()?;
         let lm_head = match config.tied {
             true => None,
             false => Some(Linear::normal(device, config.n_embd, config.vocab_size, Bias::Without, STD)?),
@@ -66,7 +82,9 @@ impl Gpt {
             config,
             wte: Embedding::new(device, config.vocab_size, config.n_embd, STD)?,
             wpe: Embedding::new(device, config.block_size, config.n_embd, STD)?,
+            drop: Dropout::new(p)?,
             blocks,
+            checkpoints: AtomicBool::new(false),
             ln_f: LayerNorm::new(device, config.n_embd, bias)?,
             lm_head,
         })
@@ -75,6 +93,12 @@ impl Gpt {
     /// The sizes it was made with.
     pub fn config(&self) -> &GptConfig {
         &self.config
+    }
+
+    /// Whether each block is a [`checkpoint`] from now on: of its activations only its input is kept, and the backward pass computes the
+    /// others again. The numbers are the same to the bit.
+    pub fn set_checkpointing(&self, on: bool) {
+        self.checkpoints.store(on, Ordering::Relaxed);
     }
 
     /// Mean cross entropy of the logits for `ids` `[B,T]` against `targets` `[B,T]`, 0-d.
@@ -103,9 +127,15 @@ impl Gpt {
                 "pass the last block_size ids only",
             ));
         }
-        let mut x = self.wte.forward(ids)?.add(&self.wpe.weight.narrow(0, 0, positions)?)?;
+        let mut x = self.drop.forward(&self.wte.forward(ids)?.add(&self.wpe.weight.narrow(0, 0, positions)?)?)?;
         for block in &self.blocks {
-            x = block.forward(&x)?;
+            x = match self.checkpoints.load(Ordering::Relaxed) {
+                false => block.forward(&x)?,
+                true => {
+                    let block = block.clone();
+                    checkpoint(move |x| block.forward(&x[0]), &[&x])?
+                }
+            };
         }
         self.ln_f.forward(&x)
     }
@@ -125,7 +155,8 @@ impl Module for Gpt {
 
     fn parts(&self) -> Parts<'_> {
         let parts = Parts::new().child("transformer.wte", &self.wte).child("transformer.wpe", &self.wpe);
-        let parts = parts.list("transformer.h", &self.blocks).child("transformer.ln_f", &self.ln_f);
+        let parts = parts.child("transformer.drop", &self.drop);
+        let parts = parts.list("transformer.h", self.blocks.iter().map(|block| &**block)).child("transformer.ln_f", &self.ln_f);
         match &self.lm_head {
             Some(lm_head) => parts.child("lm_head", lm_head),
             None => parts,
@@ -134,7 +165,7 @@ impl Module for Gpt {
 }
 
 impl Block {
-    fn new(device: &Device, config: &GptConfig) -> Result<Block> {
+    fn new(device: &Device, config: &GptConfig, p: f64) -> Result<Block> {
         let (width, bias) = (config.n_embd, Bias::from(config.bias));
         let proj_std = STD / ((2 * config.n_layer) as f64).sqrt();
         Ok(Block {
@@ -145,6 +176,7 @@ impl Block {
             c_fc: Linear::normal(device, width, 4 * width, bias, STD)?,
             mlp_proj: Linear::normal(device, 4 * width, width, bias, proj_std)?,
             n_head: config.n_head,
+            drop: Dropout::new(p)?,
         })
     }
 
@@ -160,7 +192,8 @@ impl Block {
         let [q, k, v] = parts.as_slice() else {
             return Err(Error::shape("Gpt", "c_attn did not give q, k and v", "report this as a bug of linn"));
         };
-        let y = heads(q)?.scaled_dot_product_attention(&heads(k)?, &heads(v)?, Mask::Causal)?;
+        let options = AttentionOptions { is_causal: true, dropout_p: self.drop.rate(), ..AttentionOptions::default() };
+        let y = heads(q)?.scaled_dot_product_attention_with(&heads(k)?, &heads(v)?, options)?;
         let shape: Vec<isize> = x.shape().iter().map(|len| *len as isize).collect();
         self.attn_proj.forward(&y.transpose(1, 2)?.reshape(&shape)?)
     }
@@ -168,15 +201,15 @@ impl Block {
 
 impl Module for Block {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = x.add(&self.attention(&self.ln_1.forward(x)?)?)?;
+        let x = x.add(&self.drop.forward(&self.attention(&self.ln_1.forward(x)?)?)?)?;
         let hidden = self.c_fc.forward(&self.ln_2.forward(&x)?)?.gelu()?;
-        x.add(&self.mlp_proj.forward(&hidden)?)
+        x.add(&self.drop.forward(&self.mlp_proj.forward(&hidden)?)?)
     }
 
     fn parts(&self) -> Parts<'_> {
         let attention = Parts::new().child("ln_1", &self.ln_1).child("attn.c_attn", &self.c_attn);
         let mlp = attention.child("attn.c_proj", &self.attn_proj).child("ln_2", &self.ln_2).child("mlp.c_fc", &self.c_fc);
-        mlp.child("mlp.c_proj", &self.mlp_proj)
+        mlp.child("mlp.c_proj", &self.mlp_proj).child("drop", &self.drop)
     }
 }
 

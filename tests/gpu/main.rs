@@ -68,6 +68,7 @@ mod streams;
 mod tensor_api;
 mod train_faults;
 mod train_gpt;
+mod train_knobs;
 mod train_program;
 mod train_state;
 mod waits;
