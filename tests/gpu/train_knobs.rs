@@ -49,8 +49,8 @@ fn train_with_dropout_repeats_and_resumes() {
     assert_ne!(bits(&train(folder.path(), &format!("--steps 10 {knobs} --dropout 0")).losses), bits(&whole.losses));
 
     let first = train(folder.path(), &format!("--steps 10 {knobs} --stop-after 4 --save half.safetensors"));
-    let rest = train(folder.path(), "--resume half.safetensors --checkpointing --offload");
+    let rest = train(folder.path(), "--resume half.safetensors --checkpointing --offload --save ended.safetensors");
     assert_eq!([bits(&first.losses), bits(&rest.losses)].concat(), bits(&whole.losses), "random numbers and the scale go on");
-    let [a, b] = ["whole", "half"].map(|name| std::fs::read(folder.path().join(format!("{name}.safetensors"))).unwrap());
+    let [a, b] = ["whole", "ended"].map(|name| std::fs::read(folder.path().join(format!("{name}.safetensors"))).unwrap());
     assert!(a == b, "and end in the same file");
 }
