@@ -119,7 +119,9 @@ impl Resumed {
 
     /// The tensors whose names begin so, taken out.
     fn take(&mut self, prefix: &str) -> BTreeMap<String, Tensor> {
-        self.tensors.extract_if(.., |name, _| name.starts_with(prefix)).collect()
+        let (found, rest) = std::mem::take(&mut self.tensors).into_iter().partition(|(name, _)| name.starts_with(prefix));
+        self.tensors = rest;
+        found
     }
 }
 

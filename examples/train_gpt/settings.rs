@@ -100,7 +100,7 @@ settings! {
     /// Batches whose gradients are added up for one step
     accum ("accumulate"): usize = 1, 1..=MOST;
     /// Type of matrix products: f32, or bf16 or f16 by autocast; f16 scales the loss
-    dtype: Precision = F32, F32..=Precision::F16;
+    dtype: Precision = f32, f32..=Precision::F16;
     /// Share of activations that is dropped at random in training
     dropout: f64 = 0.0, 0.0..=1.0;
     /// Training steps
@@ -247,7 +247,10 @@ pub enum Precision {
     Bf16,
     F16,
 }
-use Precision::F32;
+
+/// The default, under the name that the help shows.
+#[allow(non_upper_case_globals)]
+const f32: Precision = Precision::F32;
 
 impl Precision {
     pub fn dtype(self) -> DType {

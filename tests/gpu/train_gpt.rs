@@ -255,7 +255,7 @@ fn train_help_lists_every_setting_with_its_default() {
     let help = Args::command().render_long_help().to_string();
     assert!(help.starts_with("Trains a character-level GPT on a text\n"), "{help}");
     let lines = Settings::default().to_lines();
-    assert_eq!(lines.len(), 19);
+    assert_eq!(lines.len(), 21);
     for (name, default) in lines {
         let flag = format!("--{} <VALUE>", name.replace('_', "-"));
         let about = help.split_once(&flag).unwrap_or_else(|| panic!("no {flag} in {help}")).1;
