@@ -93,7 +93,8 @@ impl Layer {
     }
 }
 
-/// Runs `work` as a part of the model that is called `name`, within the part that runs: for what is no [`Module`], such as a loss.
+/// Runs `work` as a part of the model that is called `name`, within the part that runs: for what is no [`Module`](super::Module),
+/// such as a loss.
 ///
 /// ```
 /// # use linn::{Device, Tensor, nn};
