@@ -51,6 +51,8 @@ pub(crate) struct Control {
     table: Vec<u32>,
     /// Whether the factor, and whether to skip, is one of the device's numbers, not 1 and 0.
     given: [bool; 2],
+    /// Failures of the device when these were uploaded: one since may have taken an upload with it.
+    failures: u64,
 }
 
 /// Words of a table's row.
@@ -63,7 +65,14 @@ impl Control {
         let padded = params.next_multiple_of(4);
         let len = 4 + 3 * padded + ROW * params;
         let words = Tensor::empty_as("optimizer.step", device, &[len], DType::U32, Category::OptimizerState)?;
-        let mut control = Control { words, params: padded, active: vec![0; padded], table: Vec::new(), given: [false; 2] };
+        let mut control = Control {
+            words,
+            params: padded,
+            active: vec![0; padded],
+            table: Vec::new(),
+            given: [false; 2],
+            failures: failures(device),
+        };
         let one = 1f32.to_bits();
         let head = [&[one, 0, 0, 0][..], &vec![0; padded], &vec![one; padded], &control.active].concat();
         control.write(0, &head)?;
@@ -120,6 +129,12 @@ impl Control {
     /// where the second one is not 0.
     #[track_caller]
     pub(crate) fn begin(&mut self, stepping: &[Stepping<'_>], numbers: [Option<Tensor>; 2]) -> Result<()> {
+        let failures = failures(self.device());
+        if failures != self.failures {
+            self.active.fill(u32::MAX);
+            self.table.fill(u32::MAX);
+            (self.given, self.failures) = ([true; 2], failures);
+        }
         self.numbers(numbers)?;
         let mut active = vec![0; self.params];
         stepping.iter().for_each(|one| active[one.number] = 1);
@@ -148,6 +163,11 @@ impl Control {
         let grid = grid_for(rule.op, kernel, self.params)?;
         launch(rule.op, kernel, DType::F32, &[&self.words], &params, grid)
     }
+}
+
+/// Failures of a device so far.
+fn failures(device: &Device) -> u64 {
+    device.shared().lock().counters.failures
 }
 
 /// Enqueues a step of all of them: state and parameters are written, by a dispatch for every set of segments that they lie in.

@@ -128,11 +128,12 @@ pub(crate) fn launch(
         expect_buffers(device, row.name, sharing.bound().count())?;
         let pipeline = registry.pipeline(device, kernel, dtype, sharing)?;
         let mut accesses = AccessList::default();
-        for at in &share.rows {
-            for (part, binding) in rows[*at].iter().zip(form.bindings) {
-                accesses.push(part.memory.block(), if binding.role == Role::In { Access::Read } else { Access::Write });
-            }
-        }
+        let operands = share.rows.iter().flat_map(|at| rows[*at].iter().zip(form.bindings));
+        accesses.extend(
+            operands.map(|(part, binding)| {
+                (part.memory.block(), if binding.role == Role::In { Access::Read } else { Access::Write })
+            }),
+        );
         // A window is named by the row and operand that it starts with: its place stands for all that lie behind it.
         let mut places: SmallVec<[PlaceId; 6]> = SmallVec::new();
         let mut windows = SmallVec::new();

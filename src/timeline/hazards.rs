@@ -74,8 +74,40 @@ impl AccessList {
         }
     }
 
+    /// Adds many uses.
+    pub fn extend(&mut self, uses: impl IntoIterator<Item = (crate::ids::BlockId, Access)>) {
+        self.0.extend(uses);
+        // Of the uses of a block a write comes first, and stays.
+        self.0.sort_unstable_by_key(|(block, access)| (*block, *access == Access::Read));
+        self.0.dedup_by_key(|(block, _)| *block);
+    }
+
     /// The uses, each block once.
     pub fn iter(&self) -> impl Iterator<Item = (crate::ids::BlockId, Access)> + '_ {
         self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::BlockId;
+
+    #[test]
+    fn many_uses_at_once_are_those_one_by_one() {
+        let uses: Vec<_> =
+            (0..200u32).map(|i| (BlockId(i * 7 % 60), if i % 5 == 0 { Access::Write } else { Access::Read })).collect();
+        let (mut each, mut all) = (AccessList::default(), AccessList::default());
+        uses.iter().for_each(|(block, access)| each.push(*block, *access));
+        all.push(BlockId(3), Access::Write);
+        all.extend(uses.iter().copied());
+        each.push(BlockId(3), Access::Write);
+        let sorted = |list: &AccessList| {
+            let mut uses: Vec<_> = list.iter().collect();
+            uses.sort_by_key(|(block, _)| *block);
+            uses
+        };
+        assert_eq!(sorted(&all), sorted(&each));
+        assert_eq!(all.iter().count(), 60);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use linn::device::Polling;
 use linn::memory::MemPoolOptions;
+use linn::optim::{Optimizer, ParamGroup, Sgd, SgdOptions};
 use linn::stream::interop::Window;
 use linn::wgpu;
 use linn::{DType, Device, DeviceOptions, MemPool, Tensor};
@@ -159,6 +160,13 @@ fn kernels_compute_in_an_applications_buffer() {
         x.add_(&y, 1.0).unwrap();
         assert_eq!(x.to_vec::<f32>().unwrap(), vec![5.0; len]);
         assert_eq!(x.sum_all().unwrap().item::<f32>().unwrap(), 5.0 * len as f32);
+        // As a parameter, whatever its length: an optimizer binds parts of buffers.
+        let param = x.detach().requires_grad_(true).unwrap();
+        param.set_grad(Some(Tensor::ones(&linn, &[len]).unwrap())).unwrap();
+        let mut sgd = Sgd::new(vec![ParamGroup::new(vec![("x".into(), param)], 2.0, 0.0)], SgdOptions::default());
+        sgd.step().unwrap();
+        assert_eq!(x.to_vec::<f32>().unwrap(), vec![3.0; len]);
+        x.add_scalar_(2.0).unwrap();
         let export = x.export().unwrap();
         let all = read(&device, &queue, &mine);
         export.submitted();

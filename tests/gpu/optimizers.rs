@@ -1,6 +1,7 @@
 //! Optimizers against their references: many parameters of many sizes, groups and types in one step; few dispatches.
 
 use half::{bf16, f16};
+use linn::autograd::no_grad;
 use linn::optim::{
     Adafactor, AdafactorOptions, Adagrad, AdagradOptions, Adam, AdamOptions, Decay, NAdam, NAdamOptions, Optimizer, ParamGroup,
     RmsProp, RmsPropOptions, Scaling, Sgd, SgdOptions,
@@ -391,4 +392,38 @@ fn an_exported_parameter_is_not_stepped() {
 
 fn adam_steps(adam: &Adam) -> Vec<f32> {
     adam.state().iter().filter(|(name, _)| name.starts_with("step.")).flat_map(|(_, count)| read(count)).collect()
+}
+
+/// A submission that the driver refuses may take uploads of the optimizer with it: the step after it sends them again.
+#[test]
+fn a_step_after_one_that_was_refused_is_right() {
+    for pass in 0..12 {
+        let device = open(DeviceOptions::default());
+        let make = |i: usize| Tensor::full(&device, &[5 + 3 * i], i as f32).unwrap().requires_grad_(true).unwrap();
+        let params: Vec<Tensor> = (0..3).map(make).collect();
+        let named = params.iter().enumerate().map(|(i, param)| (i.to_string(), param.clone())).collect();
+        let mut sgd = Sgd::new(vec![ParamGroup::new(named, 0.5, 0.0)], SgdOptions::default());
+        let step = |sgd: &mut Sgd| -> linn::Result<()> {
+            for param in &params {
+                param.set_grad(Some(Tensor::ones(&device, param.shape())?))?;
+            }
+            sgd.step()?;
+            device.synchronize()
+        };
+        // The first step uploads the table and compiles the kernel; one of its calls is refused.
+        device.synchronize().unwrap();
+        device.refuse_driver_calls(pass, 1);
+        let refused = step(&mut sgd).is_err();
+        device.refuse_driver_calls(0, 0);
+        while device.synchronize().is_err() {}
+        no_grad(|| (0..3).try_for_each(|i| params[i].fill_(i as f64))).unwrap();
+        step(&mut sgd).unwrap();
+        for (i, param) in params.iter().enumerate() {
+            assert_eq!(
+                param.to_vec::<f32>().unwrap(),
+                vec![i as f32 - 0.5; 5 + 3 * i],
+                "after call {pass} (an error: {refused})"
+            );
+        }
+    }
 }
