@@ -50,6 +50,9 @@ pub mod timeline;
 #[cfg(feature = "gpu")]
 pub mod autograd;
 #[cfg(feature = "gpu")]
+#[doc = include_str!("coming_from.md")]
+pub mod coming_from {}
+#[cfg(feature = "gpu")]
 pub mod data;
 #[cfg(feature = "gpu")]
 pub mod device;
