@@ -3,6 +3,9 @@
 #[path = "../../examples/04_autograd.rs"]
 #[allow(dead_code)]
 mod autograd;
+#[path = "../../examples/09_classifier.rs"]
+#[allow(dead_code)]
+mod classifier;
 #[path = "../../examples/01_hello_tensor.rs"]
 #[allow(dead_code)]
 mod hello_tensor;
@@ -101,4 +104,10 @@ fn example_info_names_the_adapter_and_the_versions() {
 #[test]
 fn example_08_memory_laboratory() {
     memory_laboratory::run(true).unwrap();
+}
+
+/// A few steps, after which the network is ahead of the linear model; the example itself asks for 97 %.
+#[test]
+fn example_09_classifier() {
+    classifier::run(true).unwrap();
 }
