@@ -19,7 +19,7 @@ fn main(
     let lasted = state[given.state + 1u] + 1.0;
     let grows = lasted >= f32(given.interval);
     let grown = scale * given.growth;
-    // 3.4028235e38 is the largest f32: an infinite scale would never come back.
-    state[given.state] = select(scale, grown, grows && grown <= 3.4028235e38);
+    // 3.4028234e38 is the largest f32: an infinite scale would never come back.
+    state[given.state] = select(scale, grown, grows && grown <= 3.4028234e38);
     state[given.state + 1u] = select(lasted, 0.0, grows);
 }
